@@ -30,7 +30,9 @@ def request(store: Store, experiment_id: int, kind: StopRequest) -> str:
         return _request_standalone(store, experiment_id, kind)
     try:
         lease = store.experiments.acquire(experiment_id, this_process())
+    # An experiment without a runner is changed under its lease, so that no runner can start meanwhile.
     except ExperimentHeld:
+        # A live runner must do it, since only it can let the trials save.
         store.experiments.request(experiment_id, kind)
         return f"{_DOING[kind]} experiment {experiment_id}."
     try:
@@ -60,6 +62,7 @@ def _refuse_ended(experiment: Experiment) -> None:
 
 def _carry_out(store: Store, lease: Lease, kind: StopRequest) -> None:
     """Write the requested state of an experiment that has no runner, and of its trials."""
+    # Rows of ended trials stay as they are.
     live = [t for t in store.experiments.trials(lease.experiment_id) if t.ended is None]
     now = time.time()
     if kind == "pause":

@@ -56,6 +56,7 @@ def delete_experiment(store: Store, experiment_id: int) -> Deleted:
     experiment = store.experiments.get(experiment_id)
     if experiment.by_hand:
         return _delete(store, experiment, None)
+    # The lease excludes a runner: it could start from a checkpoint that is being deleted.
     lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
     try:
         return _delete(store, experiment, lease)
@@ -110,8 +111,10 @@ def delete_checkpoints(store: Store, checkpoint_ids: Sequence[str]) -> None:
     rows = [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in dict.fromkeys(checkpoint_ids)]
     # Opened before anything is marked, because one may be unreachable.
     storages = [_storage(store, row) for row in rows]
+    # All in one transaction: either every checkpoint may be deleted or none is marked.
     store.upkeep.condemn([row.checkpoint_id for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
+        # The files of an imported checkpoint belong to the store that it came from.
         if not row.borrowed:
             _delete_files(storage, row)
 
@@ -133,6 +136,7 @@ def delete_files_of_checkpoints(
         _found(store, row)
         for row in [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in dict.fromkeys(checkpoint_ids)]
     ]
+    # Decided before anything is marked, from the files that exist.
     wholly = [one for one in found if one.present and all(map(unwanted, one.present))]
     partly = [one for one in found if one not in wholly and any(map(unwanted, one.present))]
     store.upkeep.condemn([one.row.checkpoint_id for one in wholly], partially=[one.row.checkpoint_id for one in partly])
@@ -144,6 +148,7 @@ def delete_files_of_checkpoints(
         elif one in partly:
             left = one.storage.remove_files(one.row.checkpoint_id, unwanted)
             store.upkeep.set_checkpoint_files(one.row.checkpoint_id, "PARTIALLY_DELETED", left)
+        # Files that were deleted without this library.
         elif one.present != one.row.resources:
             store.upkeep.set_checkpoint_files(one.row.checkpoint_id, "PARTIALLY_DELETED", one.present)
     return [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
@@ -174,6 +179,7 @@ def _record_published(store: Store, experiment: Experiment) -> None:
 
     Otherwise their files would never be deleted.
     """
+    # While it runs, its processes record their checkpoints themselves.
     if not is_over(experiment) or experiment.borrowed:
         return
     for trial_id, place in store.publishing.places(experiment.id):
@@ -194,6 +200,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     checkpoints = [row for row in condemned if not row.borrowed]
     for row in checkpoints:
         _delete_files(storages[row.storage], row)
+        # Deleting files of an object store takes long, and without a heartbeat the lease would be taken over.
         if lease is not None:
             store.experiments.heartbeat(lease)
     for output in own_outputs:
@@ -210,6 +217,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
         left += [str(path) for path in directories if path.exists()]
         directories = []
     removed = [path for path in directories if _remove_tree(path)]
+    # Rows last: after an interruption the same command finds what is left to delete.
     store.upkeep.delete_experiment(experiment.id, lease)
     for path in left:
         logger.info(
@@ -245,7 +253,9 @@ def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list
     root = paths.runs_dir()
     for directory in store.upkeep.run_directories(experiment_id):
         path = Path(directory.path)
+        # A path comes from the store, which may be shared: only a direct child of our own directory is deleted.
         is_ours = path.parent == root and is_name(path.name)
+        # The same path on another host is another directory.
         if is_ours and directory.host == socket.gethostname():
             ours.append(path)
         else:

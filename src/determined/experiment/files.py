@@ -15,6 +15,7 @@ from determined.names import NAME_RULE, named_entry, shown
 
 def experiment_dir(key: str) -> Path | None:
     """Return the directory of an experiment's files; None if its key, which is untrusted data, is no valid name."""
+    # One function checks all names that become paths, see `determined.names`.
     return named_entry(paths.experiments_dir(), key)
 
 
@@ -40,6 +41,7 @@ class ExperimentFiles:
                 "directory may not be a link"
             )
         paths.made_private(paths.experiments_dir())
+        # Only the owner: the directory holds secrets and code.
         root.mkdir(mode=0o700, exist_ok=True)
         return cls(root)
 
@@ -60,6 +62,7 @@ class ExperimentFiles:
     def work_in(self, directory: Path) -> None:
         """Let all trials work in this directory instead of in copies of the code."""
         path = self.root / "directory"
+        # As bytes: a path need not be valid UTF-8.
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(os.fsencode(directory))
 
@@ -82,6 +85,7 @@ class ExperimentFiles:
             json.dump(config, file, indent=2)
             file.flush()
             os.fsync(file.fileno())
+        # Atomic and synced: a row that refers to the file is committed after it.
         os.replace(draft, path)
 
     def read_config(self, continuation: int | None = None) -> dict[str, Any]:
@@ -96,6 +100,7 @@ class ExperimentFiles:
 
     def configs(self) -> list[dict[str, Any]]:
         """Return every configuration of the experiment, with secrets, so that these can be masked elsewhere."""
+        # Older ones as well, since a log may show a secret that was changed since.
         return [json.loads(path.read_text()) for path in sorted(self.root.glob("config*.json"))]
 
     def _config(self, continuation: int | None) -> Path:

@@ -139,5 +139,5 @@ def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
     """Return a line-buffered text stream: lines must arrive immediately, and survive if the process is killed."""
     raw = io.FileIO(file, "w", closefd=False)
     raw.name = name
-    # UTF-8 whatever the locale is, since the engine decodes it so.
+    # UTF-8 for every locale, since the engine decodes it so.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)

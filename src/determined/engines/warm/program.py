@@ -85,7 +85,7 @@ def _load_script(main: types.ModuleType, path: str) -> CodeType:
             source = file.read()
     except OSError as error:
         raise _Refused(f"can't open file {full!r}: [Errno {error.errno}] {error.strerror}", 2) from None
-    # Without the `annotations` future of this file.
+    # The `annotations` future of this file must not apply to the program.
     return compile(source, full, "exec", dont_inherit=True)
 
 

@@ -27,11 +27,14 @@ def download_checkpoint(
     An earlier download with missing or changed files is replaced, unless it contains other files. Several processes may
     download to the same target at once: each fetches a copy beside it, and the first complete copy is kept.
     """
+    # Names come from the store, which an import may have filled: none may lead out of the target.
     for name in resources:
         object_names.check(name, f"checkpoint {checkpoint_id}")
     if _is_downloaded(storage, checkpoint_id, target, resources):
         return
     _refuse_something_else(checkpoint_id, target, resources)
+    # Beside the target, so that the rename at the end stays on
+    # one file system; random, since several may download at once.
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         draft.mkdir(parents=True)
@@ -42,8 +45,10 @@ def download_checkpoint(
             f"({error.strerror}); name another directory",
         ) from error
     try:
+        # Outside the lock: fetching takes long, and only putting the copy in place has to be exclusive.
         storage.fetch(checkpoint_id, draft)
         _refuse_a_part(checkpoint_id, draft, resources)
+        # The mark is written last: a directory with it has all its files.
         (draft / _MARK).write_text(json.dumps({"uuid": checkpoint_id}))
         with _one_at_a_time(target.parent):
             if not _is_downloaded(storage, checkpoint_id, target, resources):  # another process may have been faster
@@ -88,6 +93,7 @@ def _put_in_place(checkpoint_id: str, draft: Path, target: Path, resources: Mapp
 @contextlib.contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
     """Lock a directory, so that only one download at a time puts its copy there."""
+    # The directory itself is locked, so that no lock file is left in the user's directory.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # on a file system without locks only the renames protect the copies
@@ -99,6 +105,7 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 def _exchange(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Replace the old copy by the new one. The old one is deleted last, and restored if anything fails."""
+    # Hidden, like the draft from which the name is derived.
     aside = target.with_name(f"{draft.name}-old")
     os.rename(target, aside)
     try:
@@ -106,6 +113,7 @@ def _exchange(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[
             checkpoint_id, aside, target, resources
         )  # files may have been added while the new copy was fetched
         os.rename(draft, target)
+    # BaseException: also after Ctrl-C the user must find the old copy in its place.
     except BaseException:
         os.rename(aside, target)
         raise
@@ -115,6 +123,7 @@ def _exchange(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[
 def _refuse_others(checkpoint_id: str, directory: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Raise FileExistsError if a directory contains files that are not part of the checkpoint."""
     known = {METADATA_FILE, _MARK, *(name.rstrip("/") for name in resources)}
+    # Directories above the files are part of the checkpoint too.
     known.update(str(parent) for name in list(known) for parent in PurePosixPath(name).parents)
     for root, directories, names in os.walk(directory):
         for name in (*directories, *names):

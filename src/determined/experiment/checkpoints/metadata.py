@@ -28,8 +28,10 @@ def rewrite_metadata(
     except TypeError as error:
         raise TypeError(f"checkpoint {row.checkpoint_id}: its metadata must be JSON: {error}") from None
     with storage.open(row.checkpoint_id) as directory:
+        # The manifest contains the hash of the metadata: without the change the checkpoint would count as damaged.
         if manifest.exists(directory):
             content[manifest.MANIFEST_FILE] = manifest.with_changed(directory, row.checkpoint_id, content)
+    # Both files in one call, since the manifest must match the metadata.
     resources = storage.rewrite(row.checkpoint_id, content)
     store.upkeep.set_checkpoint_files(row.checkpoint_id, row.state, resources)
     store.upkeep.set_checkpoint_metadata(row.checkpoint_id, metadata)

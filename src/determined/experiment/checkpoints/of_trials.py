@@ -36,6 +36,8 @@ class TrialCheckpoints:
         for checkpoint in self._active(trial_id):
             try:
                 retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
+            # Damaged or missing ones are skipped, since an older one
+            # is better than a failed start. Other errors are raised.
             except (InvalidCheckpointException, CheckpointNotFound) as error:
                 logger.warning("trial %d does not resume from its newest checkpoint: %s", trial_id, error)
             else:
@@ -44,6 +46,7 @@ class TrialCheckpoints:
 
     def holds(self, trial_id: int, step: int) -> bool:
         """Return whether a trial's work up to this step is saved in a checkpoint."""
+        # At least this step: a later checkpoint contains the work up to it.
         return any(checkpoint.steps_completed >= step for checkpoint in self._active(trial_id))
 
     def clean_up(self, settings: Settings) -> None:
@@ -51,6 +54,7 @@ class TrialCheckpoints:
 
         A failure is logged: it costs disk space, not the experiment.
         """
+        # A checkpoint that is stored but not recorded would never be deleted, and could be the best one.
         self._record_published()
         block = settings.config.checkpoint_storage
         policy = retention.Policy(
@@ -59,6 +63,7 @@ class TrialCheckpoints:
             save_trial_latest=block.save_trial_latest,
             smaller_is_better=self._settings.smaller_is_better,
         )
+        # Read anew, because the workers record checkpoints as well.
         known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
         rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
         sources = {row.source_checkpoint_id for row in rows}
@@ -68,20 +73,24 @@ class TrialCheckpoints:
                 checkpoint,
                 self._settings.metric,
                 in_use=checkpoint.checkpoint_id in sources,
+                # Borrowed files belong to another store, which decides about them.
                 registered=checkpoint.checkpoint_id in registered or checkpoint.borrowed,
             )
             for checkpoint in reversed(known)
+            # Others have no files, or not all of them.
             if checkpoint.state == "ACTIVE"
         ]
         if not stored:
             return
         try:
+            # All trials have ended, so the latest checkpoint of none is needed to resume.
             done = retention.clean_up(
                 self._storage(), stored, policy, ended={row.id for row in rows}, claim=self._condemn
             )
         except (OSError, DeterminedError) as error:
             logger.warning("surplus checkpoints were not removed: %s", error)
             return
+        # Recorded after the files are deleted, so that the next clean-up completes one that was killed in between.
         for checkpoint_id in done.removed:
             self._writer.ask(partial(_set_deleted, checkpoint_id))
 
@@ -118,6 +127,7 @@ class TrialCheckpoints:
         """Record what the processes of a trial could not record, and return its checkpoints that have files."""
         self._record_published(trial_id)
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
+        # Only these can be resumed from.
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
     def _storage(self) -> CheckpointStorage:

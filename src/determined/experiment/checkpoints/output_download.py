@@ -30,6 +30,7 @@ def download_output(experiment: Experiment, output: Output, target: Path) -> Non
         raise InvalidCheckpointException(f"output {output.uuid} has no files")
     _refuse_others(output, target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, so that the rename stays on one file system.
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         storage_of(experiment, output.storage).outputs.fetch(output.uuid, output.resources, draft, output.replaced_by)
@@ -38,6 +39,7 @@ def download_output(experiment: Experiment, output: Output, target: Path) -> Non
         try:
             os.rename(draft, target)  # also replaces an empty directory
         except OSError as error:
+            # POSIX allows either number for a directory that is not empty.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             _refuse_others(output, target)  # another download may have been faster
@@ -61,6 +63,7 @@ def _update(draft: Path, target: Path, output: Output) -> None:
     stale = [name for name in _mark(target).get("files", []) if name not in output.resources]
     for name in stale:
         if is_file_name(name):  # checked, because the user may have edited the mark
+            # Files that the user deleted, or replaced by a directory, are none of ours.
             with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 (target / name).unlink()
             _remove_empty(target / name, target)
@@ -74,6 +77,7 @@ def _remove_empty(file: Path, stop: Path) -> None:
     for parent in file.parents:
         if parent == stop:
             return
+        # A directory that is not empty stays, with everything above it.
         with contextlib.suppress(OSError):
             parent.rmdir()
 

@@ -24,6 +24,7 @@ def configured_storage(config: StoredConfig) -> CheckpointStorage:
         return build_from_config(block) if block else build_from_argument(None)
     except ValueError as error:
         text = str(error)
+        # Some messages name the block already.
         message = text if "checkpoint_storage" in text else f"checkpoint_storage: {text}"
         raise InvalidExperimentConfig([Mistake("checkpoint_storage", None, text)], text=message) from None
 
@@ -38,8 +39,10 @@ def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
         block = _configured(experiment)
         if block:
             configured = build_from_config(block)
+            # Compared by name: the configuration may have changed since the checkpoint was recorded.
             if configured.name == place:
                 return configured
+        # The recorded name has no credentials; for most object stores the environment provides them.
         return build_from_argument(place)
     except ValueError as error:
         raise NoDirectStorageAccess(

@@ -23,6 +23,7 @@ def write_code_archive(experiment: Experiment, directory: str | os.PathLike[str]
         raise InvalidExperimentException(f"experiment {experiment.id} has no copy of its code: {why}")
     target = Path(directory) / name
     target.parent.mkdir(parents=True, exist_ok=True)
+    # The pid separates two commands that write the same archive at once.
     draft = target.with_name(f".{name}-{os.getpid()}")
     try:
         with tarfile.open(draft, "w:gz") as archive:
@@ -35,6 +36,7 @@ def write_code_archive(experiment: Experiment, directory: str | os.PathLike[str]
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return an archive member without its owner, or None if it is neither a file nor a directory."""
+    # Links could point anywhere on the machine that unpacks the archive.
     if not (member.isfile() or member.isdir()):
         return None
     member.uid = member.gid = 0

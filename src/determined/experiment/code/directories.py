@@ -14,6 +14,7 @@ from determined import code_copy
 from determined.errors import InvalidExperimentException
 
 HOOK = "startup-hook.sh"
+# More is data and not code: it would be copied for every trial.
 MOST_FILES = 10_000
 MOST_BYTES = 2 * 2**30
 _SHARED_FROM = 2**20  # files of this size and above are hard links in all trials, to save time and disk space
@@ -52,9 +53,11 @@ def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_ou
     """
     _check_is_directory(source)
     shutil.rmtree(target, ignore_errors=True)
+    # The copy may contain secrets that other users of the machine must not read.
     target.mkdir(mode=0o700, parents=True)
     try:
         return _copy([(source, Path()), *_included(source, include)], target, leave_out)
+    # BaseException: Ctrl-C during a large copy must not leave half of it.
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
@@ -87,8 +90,10 @@ def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable
 
 def make_work_dir(code: Path, directory: Path) -> Path:
     """Return a trial's working directory with a copy of the code. That of an earlier start is used again."""
+    # A restarted trial finds the files that it wrote before.
     if directory.exists():
         return directory
+    # Built beside and renamed, so that an interrupted copy is never taken for a complete one.
     draft = directory.with_name(f".{directory.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,10 +161,12 @@ def _taken(
 
     Raise if there are too many.
     """
+    # Resolved, since the directory of the store or of checkpoints may be reached through a link.
     forbidden = {os.path.realpath(path) for path in leave_out}
     files = size = 0
     for root, below in roots:
         for path, relative in _entries(root, below, forbidden, left_out):
+            # Follows links: a link to a file stands for the file.
             status = path.stat()
             files, size = files + 1, size + status.st_size
             if files > MOST_FILES or size > MOST_BYTES:
@@ -183,9 +190,11 @@ def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) 
             relative = within / name
             if ignored.match_file(f"{relative.as_posix()}/") or os.path.realpath(here / name) in forbidden:
                 subdirectories.remove(name)
+            # Following it could copy a data set, or never end.
             elif (here / name).is_symlink():
                 subdirectories.remove(name)
                 left_out.append(f"{relative} (a link to a directory)")
+        # In a fixed order, so that errors and limits always name the same file.
         subdirectories.sort()
         for name in sorted(names):
             relative = within / name
@@ -200,12 +209,14 @@ def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) 
 
 def _rules(root: Path) -> Any:
     """Return the exclusion rules of `.detignore` and the built-in ones."""
+    # Imported when a directory is copied: it takes milliseconds that most commands do not need.
     from pathspec import GitIgnoreSpec
 
     try:
         own = (root / ".detignore").read_text(errors="replace").splitlines()
     except FileNotFoundError:
         own = []
+    # The built-in rules come last, so that a `!` rule of the user cannot include these again.
     return GitIgnoreSpec.from_lines([*own, *_LEFT_OUT])
 
 

@@ -79,6 +79,7 @@ class HookEnvironment:
                 f"startup-hook.sh needs a virtual environment, and {sys.executable} has no module venv: "
                 f"install it (Debian: apt install python3-venv), {_SKIP}"
             ) from None
+        # What an interrupted or outdated hook installed must not be found.
         for old in (self.root, self.directory / "user"):
             shutil.rmtree(old, ignore_errors=True)
         try:
@@ -99,6 +100,7 @@ class HookEnvironment:
         """Make the packages of the current interpreter visible in this environment."""
         purelib = Path(sysconfig.get_path("purelib", "venv", {"base": str(self.root)}))
         # As ASCII, because older Pythons read these files in the encoding of the locale.
+        # Each place is added by site, which also reads its own .pth files, as editable installs need.
         lines = [f"import site; site.addsitedir({place!a})" for place in parent_packages()]
         (purelib / "determined_parent.pth").write_text("\n".join(lines) + "\n", encoding="ascii")
 
@@ -121,14 +123,17 @@ class HookEnvironment:
         """Install pip from the interpreter's own copy; return whether that succeeded."""
         if importlib.util.find_spec("ensurepip") is None:
             return False
+        # Isolated: the variables of the user must not lead ensurepip elsewhere.
         argv = [str(self.python), "-I", "-m", "ensurepip", "--upgrade", "--default-pip"]
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
     def _write_constraints(self) -> None:
         """Pin torch, numpy and this library's dependencies to their installed versions."""
+        # A hook that upgrades these could break the library itself.
         names = {"torch", "numpy"}
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             required = importlib.metadata.requires(_DISTRIBUTION) or []
+            # Requirements of extras are not installed with the library.
             names |= {match[0] for text in required if "extra ==" not in text and (match := _name(text))}
         lines = []
         for name in sorted(names):

@@ -22,8 +22,10 @@ from determined.engines.supervised import supervised, terminate
 from determined.errors import StartupHookError
 from determined.experiment.code.directories import HOOK
 
+# This many lines fit into an error message.
 _LAST_LINES = 20
 _SECONDS_BETWEEN_POLLS = 0.1
+# Set by every shell, so that their values say nothing about the hook.
 _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
@@ -63,12 +65,15 @@ def run_hook(
         # In a trap, so that the variables are also recorded if the hook calls `exit`, and for masking if it fails.
         script = f"trap {shlex.quote(record)} EXIT\nset -e\n. ./{HOOK}\n"
         code = _run([bash, "-c", script, HOOK], directory, environment, log, exported, stopped)
+        # The child shares the position in the file.
         exported.seek(0)
         after, final_directory = _parse(exported.read())
+    # Again after the run, because only now the exported variables are known.
     _mask(log, {**environment, **after})
     last = deque((text for _, text in log_lines(log)), maxlen=_LAST_LINES)
     kept = {name: value for name, value in after.items() if name not in _OF_THE_SHELL}
     changed = {name: value for name, value in kept.items() if environment.get(name) != value}
+    # Without a recorded environment nothing is known to be unset.
     unset = frozenset(environment.keys() - kept.keys() - _OF_THE_SHELL) if after else frozenset()
     return HookResult(code, changed, unset, final_directory, tuple(last))
 
@@ -100,6 +105,7 @@ def _run(
         with _private_file(log) as file:
             try:
                 process = supervised(argv, environment, directory, output=writing, keep_open=[exported.fileno()])
+            # The child has its own copy; held open here, the pipe would never end.
             finally:
                 os.close(writing)
             try:
@@ -107,6 +113,7 @@ def _run(
                     if stopped():
                         raise HookStopped
                     _write(_wait_for_lines(stream, process), mask, file)
+                # What was written between the last poll and the exit.
                 _write(stream.read_all(), mask, file)
             finally:
                 terminate(process)
@@ -118,6 +125,7 @@ def _run(
 def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Line]:
     """Return the lines that the hook has written; wait a short time for the first one."""
     if stream.ended:  # the hook has closed its output
+        # Waited for here, since a closed pipe is always readable and would make the loop spin.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_SECONDS_BETWEEN_POLLS)
         return []
@@ -135,6 +143,7 @@ def _write(lines: list[Line], mask: LineMask, file: IO[str]) -> None:
 def _mask(log: Path, variables: Mapping[str, str]) -> None:
     """Mask the secrets that the hook exported, which were unknown while it wrote."""
     mask = line_mask(variables)
+    # A new file and a rename: a reader never sees half of the log.
     draft = log.with_suffix(".new")
     with _private_file(draft) as file:
         for written, text in log_lines(log):
@@ -150,6 +159,7 @@ def _private_file(path: Path) -> IO[str]:
 
 def _parse(data: bytes) -> tuple[dict[str, str], str | None]:
     """Parse the output of `env -0; pwd -P`; empty if the hook has replaced the trap that writes it."""
+    # `pwd` follows the last NUL of `env -0`.
     *entries, directory = data.split(b"\0")
     variables = {}
     for entry in entries:

@@ -38,6 +38,7 @@ from determined.switches import is_on
 logger = logging.getLogger("determined.experiment")
 
 _HOME = "startup-hook"
+# A lock sends no notification. Short enough that a user does not notice it.
 _SECONDS_BETWEEN_TRIES = 0.2
 _OURS = Path(paths.__file__).with_name("__init__.py")  # of the package `determined` that runs here
 _SIGNS_OF_CONSTRAINTS = ("constraint", "ResolutionImpossible")  # messages of pip, with and without --quiet
@@ -82,6 +83,7 @@ class PreparedHook:
         """Return the interpreter for trials: that of the virtual environment, with the hook's exported variables."""
         environment = HookEnvironment(_home(self.files))
         variables = {**environment.variables(without_run_variables(os.environ)), **self.record.variables}
+        # A variable that the hook exported is set even if the environment would remove it.
         unset = (environment.unset() | set(self.record.unset)) - self.record.variables.keys()
         kept = {name: value for name, value in variables.items() if name not in unset}
         return Interpreter(str(environment.python), kept, unset, self.record.ran)
@@ -130,9 +132,11 @@ def prepare(
         return None
     home = _home(files)
     home.mkdir(mode=0o700, exist_ok=True)
+    # Two commands, or a command and the daemon, may start the same experiment; only one runs the hook.
     with _locked(home / "lock", say, stopped):
         fingerprint = _fingerprint(hook)
         record = _read_record(files)
+        # The interpreter of the environment may have been deleted or upgraded away.
         usable = record is not None and os.access(HookEnvironment(home).python, os.X_OK)
         if record is None or not usable or record.fingerprint != fingerprint:
             if record is not None:
@@ -173,6 +177,7 @@ def _run(
 ) -> _Record:
     """Create the virtual environment, run the hook in it and write the record."""
     home = _home(files)
+    # Before anything changes: an interrupted run must not leave a record of the run before it.
     (home / "record.json").unlink(missing_ok=True)
     environment = HookEnvironment(home)
     say(announcement(environment.root))
@@ -184,6 +189,7 @@ def _run(
         copy_tree(files.code, work)
     outer = {**without_run_variables(os.environ), **user_variables(config)}
     given = {name: value for name, value in outer.items() if name not in environment.unset()}
+    # The environment wins over the user's variables, or pip would install elsewhere.
     given |= {**environment.variables(given), "PWD": str(work)}
     began = time.monotonic()
     result = run_hook(work, given, _log(files), stopped)
@@ -191,14 +197,17 @@ def _run(
     if result.directory is None:
         say(f"{HOOK} replaced the trap for EXIT: what it exported is not known, and trials do not get it")
     directory = result.directory or str(work)
+    # The working directory may be reached through a link, and `pwd -P` shows the real one.
     inside = os.path.relpath(directory, os.path.realpath(work))
     record = _Record(
         fingerprint,
         result.variables,
         sorted(result.unset),
+        # Relative to the copy, because each trial works in a copy of its own.
         directory if inside.split(os.sep)[0] == os.pardir else inside,
         uuid.uuid4().hex,
     )
+    # Before the record is written, so that such an environment is not used by a later start either.
     _refuse_another_determined(PreparedHook(files, record))
     _write_record(files, record)
     say(f"{HOOK} succeeded after {time.monotonic() - began:.0f} s")
@@ -226,6 +235,7 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
     done = subprocess.run(
         [interpreter.python, "-c", _FIND_DETERMINED],
         env=interpreter.environment(without_run_variables(os.environ)),
+        # In a directory without modules that could be found instead.
         cwd="/",
         capture_output=True,
         text=True,
@@ -244,6 +254,7 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
 
 def _fingerprint(hook: Path) -> str:
     """Return a hash that changes with the content of the hook or the interpreter."""
+    # Paths and versions: packages of another interpreter, even of the same version, may not work.
     about = [sys.executable, sys.version, sys.base_prefix, *parent_packages()]
     return hashlib.sha256(hook.read_bytes() + "\0".join(about).encode(errors="surrogateescape")).hexdigest()
 
@@ -251,6 +262,7 @@ def _fingerprint(hook: Path) -> str:
 @contextmanager
 def _locked(path: Path, say: Say, stopped: Callable[[], bool]) -> Iterator[None]:
     """Hold a file lock for the block; the system releases it when this process ends for any reason."""
+    # Private, as all files of an experiment; closed by exec, so that children do not hold the lock.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         waiting = False

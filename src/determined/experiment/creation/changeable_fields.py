@@ -74,6 +74,7 @@ def new_hparams(
         if isinstance(leaf, Const) and old.get(path) != leaf
     }
     changes = {"hyperparameters": nest(list(given.items()))}
+    # Only the given leaves change; hyperparameters that the search has drawn are kept.
     return lambda hparams: dict(derive({"hyperparameters": hparams}, changes)["hyperparameters"])
 
 
@@ -83,8 +84,10 @@ def _why_not(path: str, before: ExperimentConfig, after: ExperimentConfig) -> st
     method = search_method(before.searcher.name)
     if block == "hyperparameters":
         return _why_not_hyperparameter(path, method, after)
+    # The number of trials can be raised, and retention applies to checkpoints whenever they are cleaned up.
     if path == "searcher.max_trials" or (block == "checkpoint_storage" and rest in RETENTION):
         return None
+    # Methods that compare trials have fixed their rungs by the length.
     if rest.partition(".")[0] == "max_length" and block == "searcher" and not method.compares_trials:
         return _shorter(before.searcher.max_length, after.searcher.max_length)
     reason = _FIXED.get(block)
@@ -113,6 +116,7 @@ def _shorter(old: Length | None, new: Length | None) -> str | None:
 def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str]:
     """Yield the dotted names of the settings that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict) or _stand_for_themselves(before, after):
+        # Also by type: 1, 1.0 and True are equal in Python, and not the same setting.
         if before != after or type(before) is not type(after):
             yield ".".join(path)
         return

@@ -74,6 +74,7 @@ def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continu
         )
     lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
     try:
+        # Read again under the lease: a runner may have changed it since.
         return _reopen(store, store.experiments.get(experiment_id), lease, changes)
     finally:
         store.experiments.release(lease)
@@ -83,6 +84,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     """Check the changes, then write the new configuration file and commit the journal entry with its consequences."""
     files = ExperimentFiles.for_key(experiment.key)
     journal = store.experiments.journal(experiment.id)
+    # Checked completely before anything is written.
     change = _change(files, experiment, journal, changes)
     trials = store.experiments.trials(experiment.id)
     again = _trials_to_continue(change, trials)
@@ -97,8 +99,10 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
         left_to_runner = change.max_trials
         if names == ("searcher.max_trials",):
             return Continued(names, (), left_to_runner)
+        # The runner raises this number together with the journal entry of the extension.
         config["searcher"]["max_trials"] = change.before.searcher.plain()["max_trials"]
         reaction = _reaction_of_search(store, experiment, files, journal, again, None)
+    # The name contains the number of the journal entry: without that entry the file is ignored.
     files.write_config(config, reaction.entries[-1].sequence)
     store.experiments.commit(lease, _row_changes(change, config, trials, again, reaction))
     return Continued(names, tuple(trial.id for trial in again), left_to_runner)
@@ -136,6 +140,7 @@ def _change(
 ) -> _Change:
     """Return the checked changes of the configuration."""
     before = stored_model(present_config(files, experiment, journal))
+    # Before validation, whose messages would be about settings of the other method.
     refuse_another_method(before, changes)
     config = load_experiment(derive(before.plain(), changes)).config
     names = changed_paths(before.plain(), config.plain())
@@ -171,8 +176,10 @@ def _reaction_of_search(
     max_trials: int | None,
 ) -> _Reaction:
     """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
+    # The original configuration: the journal replays later changes.
     original = stored_model(files.read_config())
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
+    # An experiment that was created paused has not begun.
     answers = [] if search.begun else [search.start()]
     if max_trials is not None:
         answers.append(search.report(Extended(max_trials)))
@@ -216,12 +223,14 @@ def _row_changes(
             TrialChange(
                 trial.id,
                 state="QUEUED" if trial in again else None,
+                # A continued trial gets all its restarts again.
                 restarts=0,
                 reason="",
                 hparams=None if changed is None else hparams(trial.hparams),
             )
             for trial in touched
         ),
+        # The fraction done is of the new length, so it begins at 0 again.
         experiment=ExperimentChange(
             state="ACTIVE", reason="", archived=False, config=mask_secrets(config), progress=0.0
         ),

@@ -71,11 +71,14 @@ def create_experiment(
         words=three_words(random.Random()),
         checkpoints=str(paths.checkpoints_dir()),
     )
+    # Masked secrets of a forked or exported configuration must be provided now, not when the first trial fails.
     config = StoredConfig(with_secrets(validated.plain(), "this command with"))
     config.plain["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
+    # Everything that can be refused is checked before code is copied.
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
+    # A storage that cannot be written is refused now, and not when the first trial has trained for hours.
     storage.probe()
     chosen_sinks(config.sinks, os.environ)  # raises here rather than in each trial
     _resolve_warm_start(config, store)
@@ -91,6 +94,7 @@ def create_experiment(
         else:
             code = copy_code(model_dir, files.code)
         hook = _prepared_hook(files, config, say)
+        # The check below runs in the warm process of that interpreter.
         if engine is not None:
             engine.use(Interpreter() if hook is None else hook.interpreter())
         try:
@@ -98,8 +102,10 @@ def create_experiment(
         except InvalidExperimentException as error:
             place = loaded.place_of("entrypoint")
             raise InvalidExperimentException(f"{place}: {error}" if place else str(error)) from None
+        # The file before the row: a row without its configuration could never run.
         files.write_config(config.plain)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
+    # BaseException: also after Ctrl-C no directory without a row is left.
     except BaseException:
         shutil.rmtree(files.root, ignore_errors=True)
         raise
@@ -112,6 +118,7 @@ def _prepared_hook(files: ExperimentFiles, config: StoredConfig, say: startup_ho
         hook = None
         with suppress(HookStopped):
             hook = startup_hook.prepare(files, config, say=say, stopped=lambda: interrupts.request is not None)
+    # Raised after the block, when the former handlers are installed again.
     if interrupts.signal == signal.SIGINT:
         raise KeyboardInterrupt
     if interrupts.signal is not None:

@@ -16,6 +16,7 @@ from determined.experiment.runner.trials.environment import user_variables
 
 _CHECK = "determined.exec.check_entrypoint"
 _EXPLAINED = 3  # exit code of the check if its last line explains the failure
+# Importing a large framework from a cold disk can take minutes.
 _SECONDS = 300.0
 _LINES = 15
 
@@ -42,6 +43,7 @@ def _check_script(script: Path, code: Path) -> None:
     if not path.is_file():
         raise InvalidExperimentException(f"entrypoint: there is no {script} in the model directory")
     try:
+        # Parsed and not imported: a script trains when it is imported.
         ast.parse(path.read_bytes(), filename=str(script))
     except (SyntaxError, ValueError) as error:
         raise InvalidExperimentException(f"entrypoint: {script} is not Python that can be run: {error}") from None
@@ -52,6 +54,7 @@ def _check_class(
 ) -> None:
     """Raise InvalidExperimentException with the output of the import check if a trial class cannot be imported."""
     module = trial.partition(":")[0].partition(".")[0]
+    # For the hint only; the import itself decides.
     here = any((code / name).exists() for name in (f"{module}.py", module)) or list(code.glob(f"{module}.*.so"))
     if engine is None:
         output, returned = _in_a_fresh_process(trial, code, variables, interpreter)
@@ -71,6 +74,7 @@ def _in_a_fresh_process(
     trial: str, code: Path, variables: dict[str, str], interpreter: Interpreter
 ) -> tuple[list[str], int]:
     """Run the import check in a new process; return its output and exit code."""
+    # A separate process, because importing the user's code can crash, change global state or never end.
     done = subprocess.run(
         [interpreter.python, "-m", _CHECK, trial],
         cwd=code,
@@ -88,6 +92,7 @@ def _in_a_fresh_process(
 def _by_engine(engine: Engine, trial: str, code: Path, variables: dict[str, str]) -> tuple[list[str], int]:
     """Run the import check as a job of the engine; return its output and exit code."""
     output: list[str] = []
+    # One slot, although the trial may need more: the check only imports.
     engine.start(Job("check", Module((_CHECK, trial)), variables, code, slots=1))
     while True:
         for event in engine.events(1.0):

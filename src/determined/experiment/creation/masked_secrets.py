@@ -42,6 +42,7 @@ def continuing(experiment_id: int) -> str:
 def check_secrets(store: Store, experiment: Experiment) -> None:
     """Raise `InvalidExperimentException` if an experiment that is about to run lacks secrets, or its files."""
     directory = experiment_dir(experiment.key)
+    # Without this file nothing can run, and the error of reading it later would be less clear.
     if directory is None or not (directory / "config.json").is_file():
         imported = " It was imported without code: export it with --code" if experiment.borrowed else ""
         raise InvalidExperimentException(f"its code and configuration are not on this machine.{imported}")

@@ -41,6 +41,7 @@ def plan_experiment(
 ) -> Plan:
     """Return the plan of an experiment; raise if a trial needs more slots than there are."""
     stored = StoredConfig(config.plain())
+    # The default directory is not in the configuration before the experiment is created.
     is_default = isinstance(config.checkpoint_storage, LocalStorage)
     storage = build_from_argument(str(paths.checkpoints_dir())) if is_default else configured_storage(stored)
     present = find_slots(slots, os.environ).count
@@ -59,6 +60,7 @@ def plan_experiment(
         checkpoints_kept=_kept(stored.checkpoint_storage, search.trials),
         storage=storage.name,
         code=code,
+        # The experiment's own copy, and one for each trial.
         code_bytes=code.size * (search.trials + 1),
         free_bytes=_free(roots[0]) if roots else None,
         hook_environment=environment_shown() if code.has_hook and is_wanted(stored) else None,
@@ -67,11 +69,13 @@ def plan_experiment(
 
 def _kept(storage: StoredStorage, trials: int) -> int:
     """Return the largest number of checkpoints that the retention policy keeps."""
+    # At least one per trial stays under any policy; one of the experiment's best may be among them.
     return max(1, storage.save_trial_best + storage.save_trial_latest) * trials + storage.save_experiment_best
 
 
 def _free(directory: Path) -> int:
     """Return the free bytes of the file system in which a directory is, or will be created."""
+    # The first checkpoint creates it.
     while not directory.exists():
         directory = directory.parent
     found = os.statvfs(directory)

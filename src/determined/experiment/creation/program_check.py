@@ -20,6 +20,7 @@ def refuse_unknown_program(words: Sequence[str], directory: Path) -> None:
         raise InvalidExperimentException(f"{command.argv[0]}: there is no such file")
     if isinstance(command, Module):
         package = command.argv[0].partition(".")[0]
+        # Only the top-level package: finding a submodule would import the package.
         if PathFinder.find_spec(package, [str(directory), *sys.path]) is None:
             raise InvalidExperimentException(f"{command.argv[0]}: there is no such module")
     if isinstance(command, Program):

@@ -33,6 +33,7 @@ def run_again(experiment: Experiment, trials: Sequence[Trial]) -> Advice:
         return Advice(fork, "run it again")
     reported = unreported_metric(experiment.reason or "")
     if reported is not None:
+        # A name with other characters would need quotes that depend on the shell.
         words = [name for name in reported if _WORD.fullmatch(name)]
         return Advice(f"{fork} --config searcher.metric={words[0] if words else 'NAME'}", "compare by another metric")
     if trials and all(trial.state == "INVALID_HP" for trial in trials):

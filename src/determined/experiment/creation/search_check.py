@@ -33,11 +33,13 @@ class SearchCheck:
         if self._varies:
             return None
         point = _values(passed, self._searched)
+        # A program that passes nothing, or another value than before, uses what it was assigned, or varies it itself.
         if not point or (self._point is not None and point != self._point):
             self._varies = True
             return None
         self._point = point
         assignment = _values(assigned, self._searched)
+        # Trials with equal assignments prove nothing.
         if all(assignment != known for _, known in self._assignments):
             self._assignments.append((trial_id, assignment))
         return self._verdict(point)

@@ -28,7 +28,9 @@ HEADER = "header.json"
 ROWS = "rows.jsonl"
 HASHES = "hashes.json"
 
+# More than any real export has; a file with more would keep the import busy without end.
 MOST_MEMBERS = 500_000
+# This bounds the header and the hashes, which are read into memory; rows are read line by line.
 _LARGEST_JSON = 256 * 2**20
 _CHUNK = 2**20
 
@@ -37,6 +39,8 @@ class ArchiveWriter:
     """Adds files to an archive; `finish` writes their hashes."""
 
     def __init__(self, file: IO[bytes], about: dict[str, Any]) -> None:
+        # PAX has no limit on sizes and names. Without compression,
+        # so that an import knows beforehand how much space it needs.
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._hashes: dict[str, str] = {}
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -45,6 +49,7 @@ class ArchiveWriter:
     def add_file(self, name: str, path: Path) -> str:
         """Add a file and return its SHA-256. Of its mode only the executable bit is kept."""
         with open(path, "rb") as file:
+            # Of the open file, not of the path: it may be replaced meanwhile.
             status = os.fstat(file.fileno())
             return self._add(name, file, status.st_size, executable=bool(status.st_mode & 0o100))
 
@@ -73,6 +78,7 @@ class ArchiveWriter:
 
     def _described(self, name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
         """Return a tar member with neutral owner and time; raise StoreError if the name is not portable."""
+        # Refused when writing, so that no archive exists that cannot be imported.
         if not is_file_name(name):
             raise StoreError(f"other systems do not accept the file name {shown(name)}")
         member = tarfile.TarInfo(name)
@@ -103,6 +109,7 @@ class ArchiveReader:
         """Yield all members but the header and the hashes; when this ends, every hash was compared."""
         seen: set[str] = set()
         with open(self._path, "rb") as file, self._opened(file) as tar:
+            # The first member identifies the format before anything else is read.
             header = self._next(tar)
             if header is None or header.name != HEADER:
                 raise not_an_export(str(self._path))
@@ -111,11 +118,13 @@ class ArchiveReader:
             while (member := self._next(tar)) is not None:
                 if len(seen) >= MOST_MEMBERS:
                     raise self._mistake(f"it has more than {MOST_MEMBERS:,} files")
+                # A second file of the same name could replace one that was checked before.
                 if member.name in seen or member.name == HEADER:
                     raise self._mistake(f"{shown(member.name)} is in it twice")
                 seen.add(member.name)
                 if member.name == HASHES:
                     expected = self._json(tar, member)
+                    # The hashes cover what comes before them, so nothing may follow.
                     if self._next(tar) is not None:
                         raise self._mistake("something follows the hashes")
                     self._compare(expected)
@@ -123,6 +132,7 @@ class ArchiveReader:
                 if not member.isdir():
                     self._content = self._stream(tar, member)
                 yield Member(member.name, member.size, member.isdir(), bool(member.mode & 0o100))
+        # Only the hashes at the end prove that the archive is complete.
         raise self._mistake("it is cut off: the hashes at its end are missing")
 
     def copy(self, member: Member, target: IO[bytes]) -> None:
@@ -144,6 +154,7 @@ class ArchiveReader:
     def _opened(self, file: IO[bytes]) -> tarfile.TarFile:
         """Open the tar file; raise StoreError if it is not one."""
         try:
+            # `r:` reads without decompression: a small compressed file could expand without limit.
             return tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload,no-any-return]
         except _DAMAGE as error:
             raise self._mistake(f"it cannot be read as a tar file: {error}") from error
@@ -156,8 +167,11 @@ class ArchiveReader:
             raise self._mistake(f"it cannot be read as a tar file: {error}") from error
         if member is None:
             return None
+        # Links, devices and sparse files could write outside of
+        # the target or allocate space that was never transferred.
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or member.issparse():
             raise self._mistake(f"{shown(member.name)} is neither a regular file nor a directory")
+        # No member can be larger than the archive itself.
         if not is_file_name(member.name) or not 0 <= member.size <= self._path.stat().st_size:
             raise self._mistake(f"it has a member that cannot be accepted: {shown(member.name)}, {member.size} bytes")
         return member
@@ -190,7 +204,9 @@ class ArchiveReader:
 
     def _compare(self, expected: dict[str, Any]) -> None:
         """Raise StoreError if the hash of any file differs from the recorded one."""
+        # They cannot contain their own hash.
         del self._hashes[HASHES]
+        # In both directions: neither a missing nor an added file is accepted.
         for name in self._hashes.keys() | expected.keys():
             if self._hashes.get(name) != expected.get(name):
                 raise self._mistake(f"the content of {shown(name)} does not have the hash that was recorded for it")

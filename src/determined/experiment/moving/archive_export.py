@@ -55,20 +55,26 @@ def export_experiments(
     `which` selects checkpoints: `best` are the best one of each experiment and those registered as model versions;
     `all` includes the outputs of batch inference.
     """
+    # lexists, since a dangling link counts as an existing file too.
     if os.path.lexists(target):
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it")
     if not target.parent.is_dir():
         raise DeterminedError(f"{target.parent} is not a directory: name another file with -o")
     done = ExportedExperiments(target, tuple(dict.fromkeys(experiments)))
+    # In the same directory, so that the link at the end stays on one file system.
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     store = open_store()
     try:
+        # Beside the target, where there is space for it; /tmp may be small.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
             rows = Path(scratch) / ROWS
+            # Rows first: a checkpoint that is deleted meanwhile is an
+            # error here, not a row without files after the import.
             exported = export_store(rows, "jsonl", done.experiments, lambda *_: None)
             done.notes += [
                 f"Experiment {id_} is running: what it does from now on is not exported" for id_ in exported.running
             ]
+            # Private, since code and metrics may be confidential. O_EXCL: no other export may write the same file.
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 writer = ArchiveWriter(file, {"checkpoints_dir": str(paths.checkpoints_dir())})
                 writer.add_file(ROWS, rows)
@@ -93,6 +99,7 @@ def _naming(experiment_id: int, experiments: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except DeterminedError as error:
+        # For a single experiment the command adds its name.
         if len(experiments) == 1:
             raise
         raise DeterminedError(f"experiment {experiment_id}: {error}") from error
@@ -101,11 +108,13 @@ def _naming(experiment_id: int, experiments: Sequence[int]) -> Iterator[None]:
 def _put_in_place(draft: Path, target: Path) -> None:
     """Give the finished file its name, unless another process has used that name in the meantime."""
     try:
+        # A link fails if the target exists, so no other file is replaced.
         os.link(draft, target)
     except FileExistsError:
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it") from None
     except OSError:  # a file system without hard links
         os.rename(draft, target)
+    # The name itself must survive a power loss.
     trees.sync(target.parent)
 
 
@@ -158,15 +167,18 @@ class _Export:
         storage = storage_of(self.experiment, row.storage)
         try:
             with storage.open(row.checkpoint_id) as path:
+                # Compared with the row first: an archive whose files do not match its rows could not be imported.
                 if trees.resources(path) != row.resources:
                     raise InvalidCheckpointException(
                         f"checkpoint {row.checkpoint_id} in {row.storage} does not have the files recorded for "
                         f"it: to record those that exist, run det checkpoint rm {row.checkpoint_id}"
                     )
+                # A partially deleted checkpoint has lost files that its manifest lists.
                 if manifest.exists(path) and row.state == "ACTIVE":
                     manifest.verify(path, row.checkpoint_id)
                 self._write_tree(f"checkpoints/{row.checkpoint_id}", path)
         except CheckpointNotFound as error:
+            # A checkpoint that was imported may have stayed on the machine where it was made.
             if not row.borrowed:
                 raise CheckpointNotFound(
                     f"{error}: to record that, run det checkpoint rm {row.checkpoint_id}"
@@ -204,6 +216,7 @@ class _Export:
         journal = self.store.experiments.journal(self.experiment.id)
         for number in (None, *continuations(journal)):
             name = "config.json" if number is None else f"config-{number}.json"
+            # Secrets do not leave the machine; the import says which have to be set again.
             self.writer.add_json(f"{below}/{name}", mask_secrets(files.read_config(number)))
         self._write_tree(f"{below}/code", files.code)
         self.done.code.append(self.experiment.id)

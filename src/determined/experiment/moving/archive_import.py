@@ -62,7 +62,9 @@ def import_experiments(
     """
     target = DirectoryStorage(paths.checkpoints_dir() if storage is None else storage)
     target.probe()
+    # Files of an import that was killed may occupy the ids of this one.
     remove_interrupted()
+    # Unpacked files are as large as the archive, which is not compressed.
     needed, free = source.stat().st_size, shutil.disk_usage(target.root).free
     if needed > free:
         raise StoreError(
@@ -74,6 +76,7 @@ def import_experiments(
         if not skip_existing:
             _refuse_known(rows, str(source))
 
+    # On the file system of the storage, so that moving files into place is a rename.
     with target.outputs.staged() as scratch:
         private = paths.in_data_dir(target.root)
         unpacked = unpack(source, scratch, private=private, on_rows=check_rows, progress=progress)
@@ -84,9 +87,11 @@ def import_experiments(
                 progress,
                 take_over=take_over,
                 change=placing.change,
+                # Files are in place before the rows are committed: a row must never refer to missing files.
                 finish=lambda moved: placing.publish(moved, skip_existing=skip_existing),
                 called=str(source),
             )
+        # BaseException: also after Ctrl-C nothing of the import may be left.
         except BaseException:
             placing.take_back()
             raise
@@ -107,6 +112,7 @@ def _refuse_known(rows: Path, place: str) -> None:
     with opened_database() as database:
         for table, found in read_json_lines(rows, place):
             if table != "experiments":
+                # Experiments come first in an export, so that the rest need not be read.
                 return
             for row in found:
                 known = database.execute("SELECT id FROM experiments WHERE key = ?", [str(row.get("key"))])
@@ -173,6 +179,7 @@ class _Placing:
         everything_is_new = all(each.new for each in moved)
         self._refuse_strangers(everything_is_new=everything_is_new)
         self.mapping.refuse_unused(self.place)
+        # Written before the first file is moved, so that a kill at any later moment can be undone.
         self._note = ImportNote(self._new[0], self._directories()) if self._new else None
         for checkpoint_id in self.checkpoints:
             self._publish_checkpoint(checkpoint_id)
@@ -189,6 +196,7 @@ class _Placing:
     def take_back(self) -> None:
         """Delete what was published, unless the rows were committed after all, as with a late interrupt."""
         if self._new:
+            # The transaction may have been committed although the client was interrupted.
             with opened_database() as database:
                 if database.execute("SELECT 1 FROM experiments WHERE key = ?", [self._new[0]]):
                     self.finish()
@@ -213,6 +221,7 @@ class _Placing:
 
         If the files exist already, they may belong to another store: the row is borrowed.
         """
+        # lexists, since a dangling link is in the way as well.
         is_there = os.path.lexists(self.storage.root / row["uuid"])
         row.update(storage=self.storage.name, borrowed=1 if is_there else 0)
 
@@ -268,10 +277,12 @@ class _Placing:
         name = Path(row["run_dir"]).name
         if name in self.unpacked.runs:
             target = named_entry(paths.runs_dir(), name)
+            # The name may be taken by a run of this machine.
             if target is None or os.path.lexists(target):
                 target = _unused_run_dir()
             self._runs[name] = target
             row.update(run_dir=str(target), host=socket.gethostname())
+        # A path of the exporting machine can exist here and belong to another run.
         elif paths.in_data_dir(Path(row["run_dir"])):
             row["run_dir"] = str(_unused_run_dir())
 
@@ -280,6 +291,7 @@ class _Placing:
         root = self.unpacked.root / kind / name
         found = trees.resources(root)
         if not with_directories:
+            # The list of uploaded files has no directories.
             found = {path: size for path, size in found.items() if not path.endswith("/")}
         if found != wanted:
             other = sorted(found.items() ^ wanted.items())[0][0]
@@ -314,6 +326,7 @@ class _Placing:
                 )
             return
         staged = self.storage.stage(checkpoint_id)
+        # Registered before the first rename, so that a failure halfway is undone.
         self._undo.callback(self._take_back_checkpoint, checkpoint_id)
         for entry in os.listdir(source):
             os.rename(source / entry, staged / entry)
@@ -322,6 +335,7 @@ class _Placing:
     def _take_back_checkpoint(self, checkpoint_id: str) -> None:
         """Delete a checkpoint after a failure of the import, whether or not it was published already."""
         self.storage.abandon(checkpoint_id)
+        # It was not published if the failure came before `commit`.
         with suppress(CheckpointNotFound):
             self.storage.delete(checkpoint_id)
 
@@ -341,6 +355,7 @@ class _Placing:
         self._undo.callback(shutil.rmtree, target, ignore_errors=True)
         for entry in os.listdir(source):
             _move(source / entry, target / entry)
+        # The row is committed after this, so the files must survive a power loss first.
         trees.sync_tree(target)
 
 

@@ -24,13 +24,16 @@ class ImportNote:
         """Write the note durably before the first directory is created. `key` belongs to one of the experiments."""
         self._path = paths.made_private(paths.imports_dir()) / f"{secrets.token_hex(8)}.json"
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # Held as long as this process lives: a free lock proves that the import was killed.
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         content = {"store": places.shown(checked_place()), "key": key, "directories": list(map(str, directories))}
         os.write(self._descriptor, json.dumps(content).encode())
+        # Synced before any directory is created, so that a note exists for everything that can be left behind.
         os.fsync(self._descriptor)
 
     def remove(self) -> None:
         """Delete the note: the rows are committed, or nothing is left of the import."""
+        # Removed before the lock is released: a process that gets the lock must not find the note.
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
         _remove_if_empty(self._path.parent)
@@ -41,6 +44,7 @@ def remove_interrupted() -> None:
     for path in paths.imports_dir().glob("*.json"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            # Not blocking: a locked note belongs to an import in progress.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _settle(path)
         except BlockingIOError:
@@ -62,6 +66,7 @@ def _settle(path: Path) -> None:
     with opened_database() as database:
         is_committed = bool(database.execute("SELECT 1 FROM experiments WHERE key = ?", [content["key"]]))
     for directory in [] if is_committed else map(Path, content["directories"]):
+        # The note is a file of the user, which may have been edited; a link is not followed.
         if is_name(directory.name) and not directory.is_symlink():
             shutil.rmtree(directory, ignore_errors=True)
     path.unlink()

@@ -45,6 +45,7 @@ def unpack(
     reader, unpacked = ArchiveReader(source), Unpacked(root)
     code = dict[str, tuple[int, int]]()
     for number, member in enumerate(reader.members()):
+        # The rows come first, so that an archive of known experiments is refused before its gigabytes are unpacked.
         if (number == 0) != (member.name == ROWS):
             raise StoreError(f"{source} is damaged, and nothing was imported: {ROWS} is not its first file")
         kind = _checked(member, unpacked, code, source)
@@ -62,6 +63,7 @@ def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]
         return ROWS
     kind, _, rest = member.name.partition("/")
     identity, _, below = rest.partition("/")
+    # Each kind has its own rule for ids, the same as for new objects.
     kinds: dict[str, tuple[Callable[[object], bool], set[str]]] = {
         "checkpoints": (is_uuid, unpacked.checkpoints),
         "outputs": (is_output_id, unpacked.outputs),
@@ -70,6 +72,7 @@ def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]
     }
     known = kinds.get(kind)
     wrong = known is None or not known[0](identity)
+    # Of an experiment only the code and its configurations are accepted, and of a run only its code.
     if kind in ("experiments", "runs") and below.split("/")[0] != "code":
         wrong = wrong or kind == "runs" or member.is_directory or not _CONFIG.fullmatch(below)
     if wrong or (not below and not member.is_directory):
@@ -81,6 +84,7 @@ def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]
     if below.startswith("code/"):
         files, size = code.get(rest.split("/")[0], (0, 0))
         code[identity] = files, size = files + 1, size + member.size
+        # The limits for new experiments, so that an archive is no way around them.
         if files > MOST_FILES or size > MOST_BYTES:
             raise StoreError(
                 f"{source}: the code of {kind} {identity} has more than {MOST_FILES:,} files or {MOST_BYTES // 2**30} "
@@ -98,6 +102,7 @@ def _write(reader: ArchiveReader, member: Member, root: Path, source: Path, *, p
             return
         path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         mode = (0o700 if private else 0o777) if member.is_executable else (0o600 if private else 0o666)
+        # O_EXCL and O_NOFOLLOW: nothing that exists is written to, and no link is followed.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         raise StoreError(

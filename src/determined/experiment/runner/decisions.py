@@ -22,6 +22,7 @@ from determined.store.states import TrialState
 logger = logging.getLogger("determined.experiment")
 
 # A trial waits for earlier ones as long as its own last stretch took, within these limits (seconds).
+# The lower limit covers trials that train only for seconds between rungs, the upper one a trial that hangs.
 _LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
 
 
@@ -31,6 +32,7 @@ def decide(run: RunnerState) -> None:
     while answered:  # each decision may make another trial the next one whose result is due
         answered = False
         for trial in [trial for trial in run.live() if trial.observed.at_goal is not None]:
+            # Asked again, because a decision of this round may have taken the result away.
             if trial.observed.at_goal is not None and not _must_wait(run, trial):
                 _answer(run, trial)
                 answered = True
@@ -73,11 +75,13 @@ def carry_out(
         concerned.append(trial)
         if isinstance(action, Continue):
             trials.append(trial.continue_to(action.goal))
+        # Without processes there is nothing to stop: the end is recorded by `close` below.
         elif isinstance(action, Stop) and trial.process is None:
             trial.decide_end(_final(action))
             closed.append(trial)
         else:
             trials.append(_stop(trial, action, requests))
+    # One transaction with the journal entry: after a crash the searcher and the rows agree.
     ids = run.commit(
         journal=(entry,),
         snapshot=run.search.snapshot_if_due(),
@@ -90,6 +94,7 @@ def carry_out(
     )
     for action, trial_id in zip(created, ids, strict=True):
         run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source_checkpoint_id)
+    # Woken after the commit, because they read the decision from the store.
     for trial in concerned:
         if trial.process is not None:
             run.engine.wake(trial.process.key)
@@ -102,6 +107,7 @@ def carry_out(
 def conclude(run: RunnerState, trial: LiveTrial, state: TrialState, exit: ExitReason, reason: str | None) -> None:
     """Record that a trial has ended, together with the searcher's reaction."""
     change = trial.end(state, reason or "")
+    # The searcher gets no more events: its decisions would start trials of an experiment that is ending.
     if run.ending:
         run.commit(trials=(change,))
     else:
@@ -115,6 +121,7 @@ def close(run: RunnerState, trial: LiveTrial) -> None:
 
 def fail_if_pointless(run: RunnerState) -> None:
     """End the experiment if its searcher cannot continue, or if no useful result is possible."""
+    # Only once: stopping trials leads to exits, which call this again.
     if run.failure is not None:
         return
     reason = (
@@ -135,6 +142,7 @@ def fail_if_pointless(run: RunnerState) -> None:
 
 def awaited(run: RunnerState, trial: LiveTrial) -> list[LiveTrial]:
     """Return the earlier trials for which a trial at its goal waits: those that run, or will run again."""
+    # A paused or final trial is not compared any more, so it waits for nothing.
     if trial.final_decision is not None or trial.suspended:
         return []
     earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
@@ -153,6 +161,7 @@ def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
         trial.wait.suspend()  # other experiments hold the slots: the waiting time does not count
         return True
     since = trial.wait.begin()
+    # As long as this trial itself took, since equal amounts of training should take about as long.
     patience = min(max(_LEAST_PATIENCE, since - trial.wait.decided_at), _MOST_PATIENCE)
     if time.monotonic() - since < patience:
         return True
@@ -170,6 +179,7 @@ def _answer(run: RunnerState, trial: LiveTrial) -> None:
     """Report the result of a trial at its goal to the searcher, or carry out an earlier decision."""
     result = trial.observed.take_result()
     trial.wait.end()
+    # The result is not reported twice: the journal contains it.
     if trial.final_decision is not None:  # decided before a crash; the trial was run again to save its work
         request_stop(run, trial, "stop")
     elif trial.suspended:
@@ -177,6 +187,7 @@ def _answer(run: RunnerState, trial: LiveTrial) -> None:
     else:
         goal = trial.goal
         report_event(run, Validated(trial.number, result.metric, result.time))
+        # A searcher that returns no action would leave the trial waiting forever.
         if trial.goal == goal and trial.final_decision is None and not trial.suspended and not trial.has_ended:
             logger.error("trial %d: the searcher returned no action at %s; the trial continues", trial.id, result.time)
             run.commit(trials=(trial.continue_to(None),))
@@ -186,6 +197,7 @@ def _answer(run: RunnerState, trial: LiveTrial) -> None:
 
 def _stop(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, StopRequest]]) -> TrialChange:
     """Pause or stop a trial; add a request to its processes to `requests`, unless one was made before."""
+    # An earlier request, such as a user's pause, is carried out first.
     if trial.process is not None and trial.process.stopping.request is None:
         requests.append((trial.id, "pause" if isinstance(action, Pause) else "stop"))
     return trial.suspend() if isinstance(action, Pause) else trial.stop(_final(action))
@@ -205,6 +217,7 @@ def new_trial(action: Create, source_checkpoint_id: str | None, space: dict[str,
         goal=action.goal,
         rungs=list(action.rungs),
         bracket=action.bracket,
+        # A trial that copies another gets that trial's checkpoint when it starts, see `start_from`.
         source_checkpoint_id=source_checkpoint_id if action.source is None else None,
         created=time.time(),
     )

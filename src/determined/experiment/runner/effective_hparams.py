@@ -28,6 +28,7 @@ class EffectiveHparams:
         Warn once if they replace assigned values.
         """
         was_unknown = trial.observed.note_hparams(passed)
+        # Once per trial: restarts pass the same values.
         replaced = differences(trial.spec.hparams, passed) if was_unknown else []
         if not replaced or self._warnings > _MOST_WARNINGS:
             return
@@ -47,6 +48,7 @@ class EffectiveHparams:
         """Check the trials that started since the last call; return why the search is useless, if it is."""
         while (trial := trials.get(self._next)) is not None:
             passed = trial.observed.passed_hparams
+            # A trial that ended without passing any is skipped.
             if passed is None and not trial.has_ended:
                 return None  # in order: the verdict must not depend on which trial is faster
             self._next += 1

@@ -42,9 +42,11 @@ def repeatable_error(exited: Exited, process: TrialProcess) -> str | None:
     exception.
     """
     was_killed = exited.signal is not None or exited.out_of_memory or process.stopping.kill_reason is not None
+    # Code 1 is what Python returns for an exception; other codes are chosen by the program.
     if exited.code != _PYTHON_FAILED or was_killed:
         return None
     error = process.log.last_error
+    # The place is part of the error: the same message from another line may be another cause.
     found = _EXCEPTION.match(error)
     if found is None or _may_pass(found[1].rpartition(".")[2]) or "out of memory" in error:
         return None
@@ -53,6 +55,7 @@ def repeatable_error(exited: Exited, process: TrialProcess) -> str | None:
 
 def shared_error(run: RunnerState) -> str | None:
     """Return why the experiment ends if its first max(3, slots) trials all failed twice with the same error."""
+    # As many as start at once, so that the verdict does not depend on which of them fails first.
     count = max(_FEWEST_TRIALS, run.engine.slots)
     first = [run.trials.get(number) for number in range(count)]
     errors = {None if trial is None else trial.failures.repeated_error for trial in first}
@@ -89,6 +92,7 @@ def note_missing_metric(run: RunnerState, trial: LiveTrial, *, ended: bool) -> N
     if run.metric_is_reported or run.missing_metric is not None:
         return
     is_program = not isinstance(settings.command, Harness)
+    # By the type of the entrypoint: `det run` stores a list, configurations usually a text.
     by_det_run = settings.config.searcher.method.one_trial and isinstance(settings.config.entrypoint, list)
     if by_det_run or (is_program and not ended):
         return
@@ -107,12 +111,14 @@ def shown_names(names: Iterable[str]) -> str:
 
 def _validation_metrics(run: RunnerState, trial: LiveTrial) -> list[str]:
     """Return the names of all validation metrics that a trial reported, in order."""
+    # Also of earlier attempts: the program may have reported the metric before a restart.
     rows = run.writer.ask(lambda store: store.metrics(trial.id, "validation", archived=True))
     return list(dict.fromkeys(name for row in rows for name in row.metrics))
 
 
 def _may_pass(name: str) -> bool:
     """Return whether an exception of this name may not occur in the next attempt."""
+    # Only the name is known, so that built-in exceptions are looked up by it.
     known = getattr(builtins, name, None)
     is_os_error = isinstance(known, type) and issubclass(known, OSError)
     return is_os_error or name in _OS_ERRORS or name in _MEMORY_ERRORS

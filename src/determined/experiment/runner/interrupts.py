@@ -33,11 +33,13 @@ class Interrupts:
         """Signal handler: derive the stop request from the signals so far."""
         self._count += number == signal.SIGINT
         self.signal = self.signal or signal.Signals(number)
+        # The third one ends the process in any case, even if the runner does not react to requests.
         if number == signal.SIGINT and self._count > 2:
             raise KeyboardInterrupt
         request: StopRequest = "halt" if self._count > 1 else "pause"
         if request != self.request:
             self.request = request
+            # SimpleQueue.put may be called in a signal handler: it takes no lock that the main thread could hold.
             self._announcements.put((request, signal.Signals(number)))
 
     @contextmanager
@@ -57,6 +59,7 @@ class Interrupts:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._announcements.put(None)
+            # Joined, so that the announcement is printed before the command's last lines.
             announcing.join()
 
     def _announce_requests(self) -> None:

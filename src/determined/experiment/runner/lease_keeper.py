@@ -46,6 +46,7 @@ def held(open_store: Callable[[], Store], experiment_id: int, *, watch_seconds: 
             yield holding
         finally:
             done.set()
+            # The thread has to be done with the connection before this one uses it.
             beating.join()
             store.experiments.release(holding.lease)
     finally:
@@ -57,6 +58,7 @@ def _beat(store: Store, holding: KeptLease, done: threading.Event) -> None:
     while not done.wait(_SECONDS_BETWEEN_BEATS):
         try:
             store.experiments.heartbeat(holding.lease)
+        # A store that restarts is no reason to give up: the lease is lost only if another process takes it.
         except StoreUnavailable as error:
             logger.debug("%s; the next heartbeat tries again", error)
         except (LeaseLost, StoreError) as error:

@@ -19,6 +19,7 @@ from determined.store.experiment_changes import ExperimentChange
 from determined.store.experiments import Experiments
 from determined.store.records import Metric
 
+# Four frames a second look continuous; computing a view takes time from the runner.
 _SECONDS_BETWEEN_VIEWS = 0.25
 _SECONDS_BETWEEN_NOTES = 1.0
 _SHOWN = {
@@ -37,6 +38,7 @@ class ProgressReporter:
         self._run = run
         self._observer = observer
         self._began = time.monotonic()
+        # Far in the past, so that the first call shows and records.
         self._shown = self._noted = -1e9
         self._progress = -1.0
         self._hparams: dict[int, dict[str, Any]] = {}
@@ -62,6 +64,7 @@ class ProgressReporter:
     def _note_progress(self) -> None:
         """Record the progress of the experiment if it has changed noticeably."""
         progress = self._run.progress()
+        # A tenth of a percent: each note is a transaction.
         if abs(progress - self._progress) >= 0.001:
             self._progress = progress
             self._run.commit(experiment=ExperimentChange(progress=progress))
@@ -75,6 +78,7 @@ class ProgressReporter:
     def _view(self, state: str) -> View:
         """Return the current state of the experiment."""
         run, settings = self._run, self._run.settings
+        # Once: results from before a pause do not change.
         if self._at_first is None:
             self._recall()
         trials = tuple(_trial_view(trial, self._shown_hparams(trial)) for trial in run.trials.values())
@@ -100,6 +104,7 @@ class ProgressReporter:
             searched=self._searched,
             seconds=seconds,
             trials_per_hour=(ended - ended_at_first) / max(seconds, 1e-3) * 3600,
+            # Not before there is enough progress for an estimate.
             seconds_left=seconds / done * (1 - progress) if done > 0.01 and seconds > 1 else None,
         )
 

@@ -22,6 +22,7 @@ def recover(run: RunnerState) -> None:
 
     A trial at its goal whose work is not saved is run to the goal again before a decision is made.
     """
+    # First: an experiment that was ending must not start trials again.
     decisions.fail_if_pointless(run)
     if run.failure is not None:
         return  # the experiment is ending: no further decisions
@@ -30,6 +31,7 @@ def recover(run: RunnerState) -> None:
         if trial.has_ended:
             continue  # by a decision about a trial before it
         read_reports(run, trial)
+        # The trial could not continue from a step that no checkpoint contains.
         is_saved = run.checkpoints.holds(trial.id, trial.observed.last_step)
         if trial.final_decision is not None and is_saved:
             decisions.close(run, trial)
@@ -47,6 +49,7 @@ def _report_ended(run: RunnerState) -> None:
     for entry in journal:
         if entry.event["event"] == "exited":
             reported.add(entry.event["number"])
+        # Reopened trials run again, so their next exit is reported.
         elif entry.event["event"] == "reopened":
             reported.difference_update(entry.event["numbers"])
     for trial in list(run.trials.values()):

@@ -46,6 +46,7 @@ class ReportReader:
 def read_reports(run: RunnerState, trial: LiveTrial) -> None:
     """Read the validations that a trial reported since the last call; one that was completed later is read again."""
     settings, observed = run.settings, trial.observed
+    # By attempt and sequence number, since clocks of workers may differ.
     for report in run.ask(lambda store: store.validations(trial.id, observed.read_up_to)):
         assert report.steps_completed is not None
         observed.note_validation(report.attempt, report.sequence, report.steps_completed)
@@ -54,6 +55,7 @@ def read_reports(run: RunnerState, trial: LiveTrial) -> None:
         metric = number(report.metrics.get(settings.metric))
         when = time_of(settings.time_metric, report.steps_completed, report.metrics)
         problem = _problem(settings, report.metrics, metric, when, compared=trial.goal is not None)
+        # Such a trial reports the metric separately at the end of an operation (`searcher.operations()`).
         follows_operations = problem is not None and run.ask(partial(_row_of, trial.id)).follows_operations
         if not follows_operations:
             if settings.metric not in report.metrics:
@@ -61,6 +63,7 @@ def read_reports(run: RunnerState, trial: LiveTrial) -> None:
             _warn_once(trial, None if run.missing_metric else problem)
         elif metric is None:
             continue  # `report_completed` will add the metric, and the report is read again then
+        # At or beyond: a trial validates at batches, and its goal may lie between two of them.
         is_at_goal = trial.goal is not None and when is not None and when >= trial.goal
         observed.note_result(Result(metric, when), _better(settings, observed.best, metric), is_at_goal=is_at_goal)
 

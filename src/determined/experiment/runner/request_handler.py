@@ -40,6 +40,7 @@ class RequestHandler:
     def handle(self) -> None:
         """Carry out new requests and signals."""
         now = time.monotonic()
+        # Signals are checked in every round, the store only twice a second.
         if now - self._polled >= _SECONDS_BETWEEN_POLLS:
             self._polled = now
             self._handle_stored()
@@ -59,6 +60,7 @@ class RequestHandler:
             request.trial_id is None and request.kind in OF_USERS and request.id > self._outdated
             for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
         )
+        # The request stays unread, because `handle` carries it out.
         self._polled = 0.0 if found else now  # 0: `handle` carries out the request immediately
         return found
 
@@ -73,6 +75,7 @@ class RequestHandler:
             elif request.kind == "reconfigure":
                 self._reconfigure()
             elif request.id > self._outdated:
+                # Only a user's pause keeps the experiment paused in the queue; other stops are resumed.
                 run.paused_by_request = request.kind == "pause"
                 self._raise_to(None if request.kind == "activate" else request.kind)
             # Recorded after it was carried out, so that the next runner repeats it after a kill in between.
@@ -82,6 +85,7 @@ class RequestHandler:
         """Apply changed settings to everything that starts from now on; no running trial is stopped."""
         run = self._run
         row = run.ask(lambda store: store.get(run.experiment.id))
+        # New settings apply to the configuration with secrets, which the store does not have.
         run.settings = settings_of(StoredConfig(with_settings(run.settings.config.plain, row.config)))
         run.mask = line_mask(os.environ, run.settings.config.plain)
 
@@ -95,6 +99,7 @@ class RequestHandler:
             return
         logger.info("experiment %d: %s", run.experiment.id, request or "activate")
         run.stop_request = request
+        # Committed before trials are asked, so that a runner that takes over continues to stop them.
         if request in _STOPPING:
             run.commit(experiment=ExperimentChange(state=_STOPPING[request]))
         if request is not None:

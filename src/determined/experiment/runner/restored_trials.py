@@ -19,6 +19,7 @@ from determined.store.experiment_records import JournalEntry, Trial
 def trials(rows: Sequence[Trial], journal: Sequence[JournalEntry], space: dict[str, Any]) -> list[LiveTrial]:
     """Return the trials of these rows, with the states recorded there; none of them has processes."""
     decided: dict[int, Decided] = {}
+    # Replayed in order: a later action replaces an earlier one.
     for entry in journal:
         for action in _actions(entry):
             decided[action.number] = _after(action, decided.get(action.number, Decided()))
@@ -63,7 +64,9 @@ def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
         decided if is_copied_later else replace(decided, source_number=None),
         Failures(
             without_report=row.reason if row.restarts and not row.steps_completed else None,
+            # The suffix is how the row says that the trial failed twice alike.
             repeated_error=row.reason.removesuffix(TWICE) if row.reason and row.reason.endswith(TWICE) else None,
+            # A restart is counted before it is made; a crash in between must not count it again.
             restart_is_pending=0 < row.runs <= row.restarts,
         ),
         Observed(best=row.best, steps=row.steps_completed, passed_hparams=row.passed_hparams),

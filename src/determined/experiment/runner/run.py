@@ -72,6 +72,7 @@ def run_experiment(
         return open_store(store_place)
 
     with ExitStack() as cleanup:
+        # Created before the lease, whose refusal needs it for its message.
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
         # Requests made before the activation are obsolete. Read before the lease is acquired, so that every later
@@ -85,12 +86,14 @@ def run_experiment(
         if in_queue and entry is None:
             raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
+        # Under the lease, so that nothing changes between the check and the start.
         check_can_run(experiment, max_trials, writer.ask(lambda store: store.experiments.trials(experiment_id)))
         files = ExperimentFiles.for_key(experiment.key)
         journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
         config = stored_model(with_secrets(present_config(files, experiment, journal), continuing(experiment_id)))
         settings = settings_of(StoredConfig(config.plain()))
         snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
+        # With the configuration at the creation: continuations are entries of the journal.
         search = restored(stored_model(files.read_config()), experiment.seed, snapshot, journal)
         run: RunnerState | None = None
 
@@ -99,19 +102,24 @@ def run_experiment(
             if say is not None:
                 say(_announcement(request, 0 if run is None else len(run.by_key), number))
 
+        # From here on signals pause the experiment; before this, nothing has started that would have to save.
         interrupts = cleanup.enter_context(Interrupts(announce).listening())
+        # A separate writer for logs: a flood of lines must not delay decisions.
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
         if engine is None:
             engine = LocalEngine(slots)
             cleanup.callback(engine.close)
         check_slots(settings, engine.slots)
+        # Run by another command, it no longer belongs to the queue.
         if not in_queue:
             writer.ask(lambda store: store.queue.remove(experiment_id))
 
         def interrupted() -> StopRequest | None:
             """Return the request of a signal, or a pause if the daemon has exited; raise if the lease was lost."""
+            # Checked in every round: a runner that lost its lease must stop at once, since another one has taken over.
             holding.check()
+            # A runner of the queue must not continue without its daemon, which assigns the slots.
             return interrupts.request or ("pause" if engine.granter_exited else None)
 
         run = RunnerState(

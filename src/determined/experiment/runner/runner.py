@@ -51,12 +51,15 @@ class Runner:
         journal = run.ask(lambda store: store.journal(run.experiment.id))
         run.trials = {trial.number: trial for trial in restored_trials.trials(rows, journal, run.settings.space)}
         self._begin()
+        # After `_begin`, which has recorded that no process of an earlier runner is left.
         recovery.recover(run)
         while not self._over():
+            # Requests first: a stopped experiment must not start another trial.
             self._requests.handle()
             self._starts.start_waiting()
             for event in run.engine.events(_TICK):
                 self._handle(event)
+            # After the events: an exit, or a wake-up, may have made new reports readable.
             self._reports.read_all()
             decisions.decide(run)
             share(run)

@@ -43,6 +43,7 @@ class Search:
         if snapshot is not None:
             self.sequence, state = snapshot
             self.searcher.restore(state)
+            # Later entries are replayed, so the next snapshot is due this many entries after the last one.
             self._snapshot_at = self.sequence
         for entry in entries:
             if entry.sequence > self.sequence:
@@ -77,6 +78,7 @@ class Search:
     def _replay(self, event: dict[str, Any]) -> None:
         """Apply an event of the journal; its actions were carried out before."""
         if event == _START:
+            # The actions are discarded: they are in the rows.
             self.searcher.start()
         else:
             self.searcher.on_event(journal.event_from_plain(event))

@@ -28,6 +28,7 @@ class LogPolicy:
 
         A line that merely shows the pattern, as a configuration does, does not.
         """
+        # A program that prints its configuration must not trigger the policy in it.
         return self.pattern.search(line) is not None and self.printed.search(line) is None
 
 
@@ -75,6 +76,7 @@ def settings_of(config: StoredConfig) -> Settings:
         max_trials=1 if searcher.method.one_trial else searcher.max_trials,
         slots_per_trial=resources.slots,
         max_slots=resources.max_slots,
+        # 0 means no limit.
         max_at_once=max_at_once or None,
         max_restarts=config.max_restarts,
         preemption_timeout=config.preemption_timeout,
@@ -114,6 +116,7 @@ def _printed(pattern: str) -> re.Pattern[str]:
     """
     once, twice = json.dumps(pattern)[1:-1], json.dumps(json.dumps(pattern))[3:-3]
     forms = {pattern, repr(pattern)[1:-1], pattern.replace("'", "''"), once, twice}
+    # Longest first, because an alternation takes the first form that matches.
     text = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
     is_plain = _OF_EXPRESSIONS.search(pattern) is None
     field = r"""(?:pattern|name)["'\\]*\s*[:=]\s*["'\\]*""" if is_plain else ""

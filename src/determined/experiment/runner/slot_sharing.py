@@ -26,10 +26,12 @@ def _wanted(run: RunnerState) -> int:
     """Return how many slots the running trials and those ready to start need."""
     need, most = run.settings.slots_per_trial, run.slot_limit
     over = run.stop_request is not None or run.failure is not None
+    # A stopping experiment keeps the slots of trials that save, and asks for no more.
     waiting = 0 if over else sum(trial.may_start for trial in run.live())
     wanted = need * (len(run.by_key) + waiting)
     if most is None:
         return wanted
+    # Whole trials only: a rest of slots below the need of one trial would be held without use.
     return max(need * len(run.by_key), min(wanted, most - most % need))  # a lowered limit does not stop running trials
 
 

@@ -39,6 +39,7 @@ def trial_environment(
     """
     info = ClusterInfo(
         master_url="local",
+        # The same for all trials of a store, as a cluster id is; without the password in the URL.
         cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, shown(store_place))),
         agent_id=socket.gethostname(),
         slot_ids=list(range(slots)),  # placeholder: the engine sets the real ones
@@ -61,7 +62,9 @@ def trial_environment(
         _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [max(1, slots)]),
     )
     placement = {"DET_RESOURCES_ID": key, "DET_RESOURCES_TYPE": "process"}
+    # DET_RUNNER marks a trial that a runner started, see core/supervision/managed.py.
     ours = {"DET_STORE": store_place, "DET_RUNNER": str(os.getpid())}
+    # The library's own variables win over the user's: a wrong DET_STORE would lose all reports.
     return {**variables, **to_env(info), **placement, **ours}
 
 

@@ -28,6 +28,7 @@ def handle_exit(run: RunnerState, trial: LiveTrial, event: Exited) -> None:
     process = trial.process
     assert process is not None
     run.last_code = event.code
+    # Workers flush their reports before they exit, so that this is the last read.
     read_reports(run, trial)
     if process.stopping.request not in OF_USERS and not exit_classification.is_lost(event):
         note_missing_metric(run, trial, ended=True)
@@ -41,12 +42,14 @@ def handle_exit(run: RunnerState, trial: LiveTrial, event: Exited) -> None:
             run.settings.max_restarts,
             verdict.reason,
         )
+    # Waited for, so that the log is complete before the end of the trial is recorded.
     run.logs.done(trial)
     trial.exited(
         lost=exit_classification.is_lost(event),
         without_report=None if has_reported else verdict.reason,
         repeated_error=verdict.repeated_error,
     )
+    # From here on the trial has no processes, and `decisions` may start or end it.
     del run.by_key[process.key]
     decisions.fail_if_pointless(run)
     if exit_classification.is_of_another_version(verdict.reason):
@@ -95,6 +98,7 @@ def _classify(run: RunnerState, trial: LiveTrial, event: Exited) -> tuple[exit_c
     row = run.ask(lambda store: store.trial(trial.id))
     run.effective_hparams.note(trial, row.passed_hparams)
     trial.observed.note_steps(row.steps_completed or _largest_saved_step(run, trial))
+    # A trial that exited with 0 needs no look at its attempts.
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
     has_reported = _has_reported(run, trial, attempts)
     verdict = exit_classification.classify(
@@ -123,6 +127,7 @@ def _has_reported(run: RunnerState, trial: LiveTrial, attempts: list[Attempt]) -
 
 def _requeue(run: RunnerState, trial: LiveTrial, verdict: exit_classification.Verdict) -> None:
     """Queue or pause a trial that has not ended. Unsaved work is repeated, including a validation at the goal."""
+    # A result that is not saved could not be continued from.
     if trial.observed.at_goal is not None and not run.checkpoints.holds(trial.id, trial.observed.last_step):
         trial.observed.discard_result()
     paused = trial.suspended or run.stop_request in ("pause", "halt")

@@ -49,6 +49,7 @@ def classify(
     """
     process = trial.process
     assert process is not None
+    # The order of these rules matters: the first one that applies decides.
     stopping = process.stopping
     if trial.failures.of_experiment is not None:
         return Verdict("ERROR", "errored", trial.failures.of_experiment, trial.restarts)
@@ -60,6 +61,7 @@ def classify(
         return Verdict("PAUSED", None, "stopped without saving", trial.restarts)
     if stopping.request in ("cancel", "kill"):
         return Verdict("CANCELED", "canceled", stopping.kill_reason, trial.restarts)
+    # The searcher's decision stands, however the processes exited.
     if trial.final_decision is not None:
         state: TrialState = "COMPLETED" if trial.final_decision == "finish" else "STOPPED_EARLY"
         return Verdict(state, "completed", stopping.kill_reason or _unexpected(exited), trial.restarts)
@@ -69,16 +71,19 @@ def classify(
     if stopping.request == "stop" and forced:  # its time limit was reached
         return Verdict("COMPLETED", "completed", stopping.kill_reason or _TIME_LIMIT, trial.restarts)
     # Not caused by the trial, so it does not count as a restart.
+    # Limited, because a trial can cause the loss, for example by using up all memory of the machine.
     if is_lost(exited) and trial.failures.lost < _MOST_LOSSES:
         lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
         return Verdict("QUEUED", None, lost, trial.restarts)
     exits_as_requested = exited.code == 0 or exited.code in _CODES_AFTER_SAVING
+    # Without an acknowledgement the exit happened to follow the request: it is judged like any other.
     if stopping.request == "pause" and acknowledged and exits_as_requested:
         return Verdict("PAUSED", None, None, trial.restarts)
     if stopping.request == "stop" and exits_as_requested:
         return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
+    # For example a `kill` by the user or a shutdown of the machine: the trial is not to blame.
     if saved_and_stopped and exited.code in _CODES_AFTER_SAVING:  # the signal came from outside, not from the runner
         return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
     return _failure(exited, trial, max_restarts, has_reported=has_reported)
@@ -86,6 +91,7 @@ def classify(
 
 def is_lost(exited: Exited) -> bool:
     """Return whether processes ended with the engine or by a signal that users and systems send to end processes."""
+    # Signals by which users and systems end processes; SIGSEGV and SIGKILL are failures of the trial.
     return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 

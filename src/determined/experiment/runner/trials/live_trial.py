@@ -102,6 +102,7 @@ class LiveTrial:
 
     def requeue(self, *, paused: bool, restarts: int | None = None, reason: str | None = None) -> TrialChange:
         """Let the trial wait for its next start. `restarts` counts that start in advance, if it follows a failure."""
+        # The exit must have been handled before the next start.
         assert self._process is None
         is_pending = self._failures.restart_is_pending or (restarts is not None and restarts > self.restarts)
         state: TrialState = "PAUSED" if paused else "QUEUED"
@@ -113,6 +114,7 @@ class LiveTrial:
         """End the trial. A restart that was counted in advance and is not made any more is subtracted."""
         assert self._process is None
         assert state in TRIAL_ENDED
+        # bool counts as 0 or 1.
         restarts = self.restarts - self._failures.restart_is_pending
         change = TrialChange(self.id, state=state, restarts=restarts, reason=reason, ended=time.time())
         self._apply(change, after=_LIVE)
@@ -136,6 +138,7 @@ class LiveTrial:
             raise RuntimeError(f"trial {self.id} is {row.state}: {change} is possible only after {', '.join(after)}")
         self._row = RowValues(
             state=change.state or row.state,
+            # None is a value of a goal, so an unchanged one needs a marker of its own.
             goal=row.goal if change.goal is UNCHANGED else change.goal,
             source_checkpoint_id=change.source_checkpoint_id or row.source_checkpoint_id,
             runs=row.runs if change.runs is None else change.runs,
@@ -163,6 +166,7 @@ class LiveTrial:
         A trial that the searcher has paused at its goal is started for this purpose, and pauses there again.
         """
         self.observed.discard_result()
+        # A trial that never validated has nothing to save again.
         self._must_save_again = self.suspended and self.observed.last_step >= 0
 
     def reveal_failure(self, reason: str) -> None:

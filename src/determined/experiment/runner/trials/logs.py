@@ -24,6 +24,7 @@ _REFUSAL = re.compile(r"the trial refused its hyperparameters and ends: (.*)$")
 _RANK = re.compile(r"\[rank(\d+)\]: ")
 # The last message of `determined.launch.torch_distributed`.
 _FIRST_FAILURE = re.compile(r"the worker of rank (\d+) failed first, with exit code \d+$")
+# A reason is one line in lists; the complete traceback is in the log.
 _LONGEST_REASON = 500
 
 
@@ -56,6 +57,7 @@ class TrialLogWriter:
     def _store(self, trial: LiveTrial, process: TrialProcess, line: Line) -> str:
         """Store a line with the secrets of its process masked, and return the stored text."""
         shown = process.mask(line.text)
+        # The lines of a rank are numbered, so that their order is known although times may be equal.
         sequence = process.log.lines.get(line.rank, 0)
         process.log.lines[line.rank] = sequence + 1
         self._writer.put(
@@ -75,6 +77,7 @@ class TrialLogWriter:
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
         if _TRACEBACK.match(text):
+            # A new traceback begins: frames of an earlier one do not belong to this error.
             log.places.pop(rank, None)
         elif frame := _FRAME.match(text):
             _note_place(log, process.directory, rank, frame[1], int(frame[2]))
@@ -88,6 +91,7 @@ class TrialLogWriter:
         elif first := _FIRST_FAILURE.match(text):
             log.first_failure = int(first[1]), text
         for policy in self._settings.log_policies:
+            # The unmasked text is searched, since a pattern may match what the mask hides.
             if policy.cancel_retries and policy.matches(line.text):
                 log.no_retries = f"a line of its log matches the log policy {policy.name!r}"
 

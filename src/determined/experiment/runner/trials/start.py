@@ -17,6 +17,7 @@ from determined.experiment.runner.trials.process import TrialProcess
 
 logger = logging.getLogger("determined.experiment")
 
+# A single failure may come from a short lack of memory or processes; three in a row point to a lasting problem.
 _MOST_FAILED_STARTS = 3  # consecutive
 
 
@@ -35,6 +36,7 @@ class TrialStarter:
         """
         run = self._run
         if run.stop_request is not None or run.failure is not None:
+            # A stopping experiment starts nothing, not even the startup hook.
             return
         _find_sources(run)
         if run.hook_is_due and any(trial.may_start for trial in run.live()):
@@ -43,6 +45,7 @@ class TrialStarter:
             return
         waiting = [trial for trial in run.live() if trial.may_start]
         searcher = run.search.searcher
+        # False sorts first, so that interrupted trials resume before new ones begin.
         waiting.sort(key=lambda t: (t.runs == 0, -t.rung, len(searcher.waits_for(t.number)), t.number))
         for trial in waiting:
             if not _has_room(run):
@@ -55,6 +58,7 @@ class TrialStarter:
 
         def stopped() -> bool:
             """Return whether the experiment is to pause or end."""
+            # Otherwise the daemon would wait for an answer to its grant.
             run.engine.events(0.0)  # there are no jobs yet, but slots may be preempted
             return self._stopped()
 
@@ -81,7 +85,9 @@ class TrialStarter:
             job, process, newest_attempt = _prepared(run, trial)
             run.commit(trials=(trial.start(process),))
             run.by_key[process.key] = trial
+            # Reports of earlier attempts were read; those after the restored checkpoint are repeated.
             trial.observed.skip_attempts(newest_attempt)
+            # Before the processes start, so that the hook's lines come first in the log.
             _log_hook(run, trial)
             run.engine.start(job)
         except EngineError as error:
@@ -107,6 +113,7 @@ def _find_sources(run: RunnerState) -> None:
         if trial.source_number is None:
             continue
         source = run.trials[trial.source_number]
+        # A trial that still runs, or has to save its work at the goal, has no checkpoint of that state yet.
         if source.process is not None or source.must_save_again:
             continue  # its checkpoint is not saved yet
         newest = run.checkpoints.newest_good(source.id)
@@ -121,6 +128,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     Nothing of the trial is changed. Raise EngineError if its working directory cannot be created.
     """
     again = trial.runs > 0
+    # On the first start there is none, and looking for it costs a query.
     own = run.checkpoints.newest_good(trial.id) if again else None
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
     number = trial.runs + 1
@@ -151,6 +159,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
         key,
         directory=str(directory),
         attempts_before=len(attempts),
+        # The environment contains secrets of the user that the configuration does not.
         mask=run.mask.with_secrets_of(environment),
     )
     job = Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)

@@ -14,8 +14,10 @@ def request_stop(run: RunnerState, trial: LiveTrial, request: StopRequest) -> No
     The request is committed to the store before the processes are woken, so that they find it there.
     """
     process = trial.process
+    # Nothing is stronger than a kill.
     if process is None or process.stopping.request in (request, "kill"):
         return
+    # Also for a kill: the row must say why the processes ended.
     run.commit(trials=(trial.request_stop(request),), requests=((trial.id, request),))
     if request == "kill":
         run.engine.kill(process.key)
@@ -43,4 +45,5 @@ def _reads_requests(run: RunnerState, trial: LiveTrial, process: TrialProcess) -
     """
     if run.engine.has_listener(process.key):
         return True
+    # A record of this start means that the library is in use, even if its socket is not there yet.
     return len(run.writer.ask(lambda store: store.attempts(trial.id))) > process.attempts_before

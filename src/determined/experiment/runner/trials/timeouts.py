@@ -24,6 +24,7 @@ class Timeouts:
     def time_is_over(self, trial: LiveTrial) -> bool:
         """Return whether a trial has reached its time limit and has no stop request yet."""
         most = self._settings.max_trial_seconds
+        # A trial that is stopping already is limited by `preemption_timeout`.
         if most is None or trial.process is None or trial.process.stopping.request is not None:
             return False
         return trial.seconds > most
@@ -47,6 +48,7 @@ class Timeouts:
     def _works(self, key: str, activity: Activity, now: float) -> bool:
         """Return whether the processes have used the CPU since the last call."""
         used = self._engine.cpu_seconds(key)
+        # At least a millisecond, since two checks may fall together.
         share = (used - activity.cpu_seconds) / max(now - activity.cpu_checked, 1e-3)
         activity.cpu_seconds, activity.cpu_checked = used, now
         return share > _IDLE
@@ -58,12 +60,14 @@ class Timeouts:
         """
         key, activity = process.key, process.activity
         if activity.stacks_shown is None:
+            # The CPU time is checked at least four times within the limit.
             is_due = now - activity.cpu_checked >= min(_SECONDS_BETWEEN_CHECKS, limit / 4)
             if is_due and self._works(key, activity, now):
                 activity.latest = now
             if now - activity.latest >= limit:
                 activity.stacks_shown = now
                 self._engine.show_stacks(key)
+                # Printing the stacks takes CPU time, too: from here on only new use counts.
                 activity.cpu_seconds, activity.cpu_checked = self._engine.cpu_seconds(key), now
             return None
         if now - activity.stacks_shown < _SECONDS_FOR_STACKS:
