@@ -117,6 +117,7 @@ class Context:
         if self._started:
             raise RuntimeError("this core.Context was started already")
         self._started = True
+        # Before anything else of the run can print.
         if self._copies_output:
             self._supervisor.copy_output()
         self.preempt.start()
@@ -124,6 +125,7 @@ class Context:
         return self
 
     def __enter__(self) -> Context:
+        # The `with` block ends the run from now on, and not the exit of the program.
         self._release()
         return self.start()
 
@@ -139,6 +141,7 @@ class Context:
         """
         if self._closed:
             return
+        # Set at once, so that an exit handler or a second call does not close the run while this call does.
         self._closed = True
         self._release()
         # The order matters: everything that reports is stopped before the supervisor writes the end of the run and
@@ -153,6 +156,7 @@ class Context:
             self.distributed.close,
             lambda: cluster_info.leave_run(self.info),
         ]
+        # Errors of later steps are only logged: the first one is usually their cause.
         first: Exception | None = None
         for step in steps:
             try:
@@ -160,6 +164,7 @@ class Context:
             except Exception as error:
                 logger.exception("an error while the run was being closed")
                 first = first or error
+        # The error of the program is more important than one of closing, which was logged.
         if first is not None and exc_val is None:
             raise first
 
@@ -172,6 +177,7 @@ class Context:
         if isinstance(exc_val, InvalidHP):
             logger.warning("the trial refused its hyperparameters and ends: %s", exc_val)
             try:
+                # Recorded before `close`, which ends the reporting.
                 self.train.report_early_exit(EarlyExitReason.INVALID_HP)
             except DeterminedError:
                 logger.exception("the reason for the end of the trial could not be recorded")
@@ -182,6 +188,7 @@ class Context:
 
     def alert(self, title: str = "", description: str = "", level: str = "info") -> None:
         """Write an alert to the log with the level debug, info, warn or error."""
+        # Unknown levels are logged as info: an alert must not end the training.
         logger.log(_ALERT_LEVELS.get(level, logging.INFO), "alert: %s: %s", title, description)
 
     def _end_at_exit(self, error: BaseException | None) -> None:

@@ -85,6 +85,7 @@ class DistributedContext:
         if self.local_size == self.size:
             self._node = self._world
         elif self.local_size > 1:
+            # Launchers number the ranks of a node consecutively; only then is this the first one.
             first = self.rank - self.local_rank
             self._node = ObjectGroup(
                 name=f"node-{self.cross_rank}",
@@ -115,6 +116,7 @@ class DistributedContext:
     @classmethod
     def from_horovod(cls, hvd: Any, chief_ip: str | None = None) -> DistributedContext:
         """Create the context from an initialized `horovod.torch` module or an object with the same functions."""
+        # Horovod itself has these functions, but other modules with the same interface may lack them.
         if hasattr(hvd, "cross_rank") and hasattr(hvd, "cross_size"):
             cross_rank, cross_size = hvd.cross_rank(), hvd.cross_size()
         else:
@@ -217,6 +219,7 @@ class DistributedContext:
 
     def close(self) -> None:
         """Release the groups of the collectives. Further calls have no effect."""
+        # The group of the node first; it may be the same object, and closing it twice has no effect.
         for group in (self._node, self._world):
             if group is not None:
                 group.close()

@@ -18,6 +18,7 @@ class ExperimentalContext:
 
     def report_task_using_checkpoint(self, checkpoint: Any) -> None:
         """Record that this run uses a checkpoint, given as an SDK object or an id. Repeated calls have no effect."""
+        # An SDK object or its id: the SDK is not imported here, because it belongs to a package above this one.
         uuid = getattr(checkpoint, "uuid", checkpoint)
         if not isinstance(uuid, str):
             raise TypeError(f"checkpoint must be a Checkpoint or the id of one, got {checkpoint!r}")

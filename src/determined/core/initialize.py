@@ -108,6 +108,7 @@ def open_run(
     distributed = _checked_distributed(distributed, described)
     show_levels()
     _print_stack_on_sigusr1()
+    # Detached runs are ended by `core_v2`.
     if detached is None:
         end_earlier_runs()
 
@@ -120,12 +121,14 @@ def open_run(
         storages.append(storage)
         if distributed.rank != 0:
             return None
+        # Refuses a storage that cannot be written now, and not at the first checkpoint after hours of training.
         storage.probe()
         checked_place()
         config = exp_conf if exp_conf is not None or described is None else described.trial._config
         sinks.extend(chosen_sinks(StoredConfig(config).sinks, os.environ))
         return RunFacts.fresh()
 
+    # Ranks that did not fail get an error as well, instead of waiting for the chief in the next collective.
     facts = in_step(distributed.allgather, distributed.rank, check, doing="opening the run")[0]
     assert facts is not None
     info = described or standalone_info(facts, distributed, hparams, exp_conf, trial_seed)
@@ -137,6 +140,7 @@ def open_run(
         passed_hparams=hparams,
         config=info.trial._config if exp_conf is None else exp_conf,
         storage=storages[0].name,
+        # Only the chief is woken by the runner, so the other ranks open no socket.
         managed=managed_trial(described, is_chief=member.is_chief),
         sinks=sinks,
         seed=info.trial.trial_seed,
@@ -170,6 +174,7 @@ def open_run(
             supervisor=supervisor,
             tensorboard=tensorboard,
             storage=storages[0],
+            # The runner of a search stores the output of its trials.
             copies_output=described is None and copies_output,
         )
     )
@@ -207,6 +212,7 @@ def _begin_now(distributed: DistributedContext, supervisor: Supervisor, checkpoi
             doing="recording the run",
         )[0]
     except BaseException:
+        # The error should be shown soon, and nothing was reported that would have to be written.
         supervisor.close(hurry=True)
         raise
     assert begun is not None
@@ -258,8 +264,11 @@ def _searcher_length(info: ClusterInfo, *, standalone: bool) -> Length | None:
 
 def _print_stack_on_sigusr1() -> None:
     """Print all Python stacks on SIGUSR1, even while the program waits inside a collective."""
+    # Windows has no such signal.
     if not hasattr(signal, "SIGUSR1") or threading.current_thread() is not threading.main_thread():
         return
+    # The original stream, because a replacement, for example of a notebook, may have no file descriptor. It is None
+    # without a console.
     if sys.__stderr__ is None:
         return
     previous = signal.getsignal(signal.SIGUSR1)

@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+# Far below Python's recursion limit, so that a list that contains itself is a clear error.
 _DEEPEST = 64
-_LONGEST_TEXT = 2000
+_LONGEST_TEXT = 2000  # a repr may be that of a complete data set
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 Otherwise = Callable[[Any, str], Any]
@@ -29,6 +30,7 @@ def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | No
         return value
     if otherwise is not None and isinstance(value, (type, *_FUNCTIONS)):
         return otherwise(value, name)  # first, because the class of arrays has a `tolist` method, too
+    # Before numbers, because members of IntEnum are integers too.
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "tolist"):  # arrays, tensors, and their scalars
@@ -47,6 +49,7 @@ def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | No
         }
     if isinstance(value, (list, tuple)):
         return [to_jsonable(inner, f"{name}[{i}]", depth + 1, otherwise) for i, inner in enumerate(value)]
+    # Bytes are often texts; those that are not must not end the run.
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode(errors="replace")
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
@@ -86,6 +89,7 @@ def _key(key: Any, name: str) -> str:
     """Return a key of a dict as a text; raise TypeError unless it is a str or an int."""
     if isinstance(key, str):
         return key
+    # bool is an int in Python, and would become the text "True".
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
     raise TypeError(f"{name} has the key {_short(key)} of type {type(key).__name__}: expected a str")
@@ -94,6 +98,8 @@ def _key(key: Any, name: str) -> str:
 def _refuse_endless(value: int, name: str) -> None:
     """Raise ValueError for an integer with more digits than Python converts to text."""
     most = sys.get_int_max_str_digits()
+    # A digit has 3.32 bits: the first comparison is cheap and rules out nearly all numbers before the power is
+    # computed.
     if most and value.bit_length() > 3.3 * most and abs(value) >= 10**most:
         raise ValueError(f"{name} is an integer of more than {most} digits, which cannot be kept")
 

@@ -53,6 +53,7 @@ class OutputContext:
         assert opened is not None
         self._output, is_earlier = opened
         if is_earlier:
+            # An earlier version used another directory; the trial's output stays together in the place where it began.
             self._storage = self._storage.earlier or self._storage
 
     @contextlib.contextmanager
@@ -73,6 +74,7 @@ class OutputContext:
 
     def covered(self, batches: int) -> None:
         """Delete replaced files that are no longer needed, because progress after `batches` batches is saved."""
+        # The lock only protects the list; files are deleted outside of it, so that an upload need not wait.
         with self._publishing:
             settled = [key for key, count in self._replacing if count <= batches]
             self._replacing = [(key, count) for key, count in self._replacing if count > batches]
@@ -80,11 +82,13 @@ class OutputContext:
             assert self._output is not None
             try:
                 self._storage.outputs.delete_replaced(self._output, key)
+            # Superfluous files are no reason to end the run.
             except OSError as error:
                 logger.warning("files that newer uploads replaced were not removed: %s", error)
 
     def _begin(self, batches: int, checkpoint: str | None) -> tuple[str, bool]:
         """Return the id of the output, and whether it is in the storage location of an earlier version."""
+        # Uploads belong to an attempt, so that those of an old process can be refused.
         attempt = self._supervisor.attempt()
         if checkpoint is not None:
             source = self._supervisor.store.output_of_checkpoint(checkpoint)
@@ -99,6 +103,7 @@ class OutputContext:
         if known is None:
             return new_output_id(), False
         places = [_place(storage) for storage in (self._storage, self._storage.earlier) if storage is not None]
+        # Imported outputs are never changed: their files belong to another store.
         if known.storage not in places or known.borrowed:
             whose = "belongs to the store that it was imported from" if known.borrowed else f"is in {known.storage}"
             raise InvalidExperimentException(
@@ -109,6 +114,7 @@ class OutputContext:
         storage = self._storage.earlier if is_earlier else self._storage
         assert storage is not None
         uploads = self._supervisor.store.uploads(attempt.trial_id)
+        # Under `in_step` on the chief alone, before any rank uploads again.
         recover(storage.outputs, self._supervisor.store, known.uuid, uploads, batches)
         return known.uuid, is_earlier
 
@@ -116,6 +122,7 @@ class OutputContext:
         """Record the upload, move its files into place, and record that it is finished."""
         attempt = self._supervisor.attempt()
         upload = NewUpload(
+            # A random key, because several uploads of a rank may have the same number of batches.
             key=uuid.uuid4().hex,
             output=output,
             storage=_place(self._storage),
@@ -127,6 +134,7 @@ class OutputContext:
             reported=time.time(),
         )
         directory = rank_directory(upload.rank)
+        # Recorded before the files move: after a crash the next attempt knows which files to remove.
         self._supervisor.store.begin_upload(upload)
         try:
             replaced = self._storage.outputs.publish(output, upload.key, staged, directory, files)
@@ -135,6 +143,7 @@ class OutputContext:
         except BaseException:
             self._revert(upload)
             raise
+        # The replaced files are needed until progress beyond this upload is saved: an earlier restart restores them.
         if replaced:
             self._replacing.append((upload.key, batches))
         logger.info("uploaded %s to %s/%s", counted(len(files), "file"), output, directory)
@@ -143,6 +152,7 @@ class OutputContext:
         """Restore the state before a failed upload. What cannot be restored now is restored when the trial resumes."""
         try:
             uploads = self._supervisor.store.uploads(upload.trial_id)
+            # Only of this rank: ranks write into separate directories.
             earlier = merged(known for known in uploads if known.finished and known.rank == upload.rank)
             paths = [f"{rank_directory(upload.rank)}/{name}" for name in upload.files]
             self._storage.outputs.revert(upload.output, upload.key, paths, earlier)
@@ -164,4 +174,5 @@ def _saying_not_stored(rank: int) -> Iterator[None]:
         yield
     except OSError as error:
         told = f"an upload of rank {rank} was not stored: {error.strerror or error}"
+        # The same type, so that the program can still tell, for example, a full disk from a missing permission.
         raise type(error)(error.errno, told, error.filename) from error

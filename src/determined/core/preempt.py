@@ -87,6 +87,7 @@ class PreemptContext:
 
     def request(self, reason: StopRequest = "pause") -> None:
         """Request a stop of this run from inside. Safe in a signal handler; the first reason is kept."""
+        # Runs in signal handlers, so it takes no lock and writes nothing.
         self._supervisor.request_stop(reason)
 
     def acknowledge_preemption_signal(self) -> None:
@@ -98,6 +99,7 @@ class PreemptContext:
         """Return the reason of the stop request that this process knows of, or None."""
         if self._reason is not None:
             return self._reason
+        # By default only the chief reads requests; in this mode every rank has to read them itself.
         if self._mode is PreemptMode.WorkersAskMaster:
             self._supervisor.listen()
         return self._supervisor.stop_requested()

@@ -29,6 +29,7 @@ class ProfilerContext:
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Sample every `sampling_interval` seconds, and report the averages of `samples_per_report` samples."""
+        # `not >=` also rejects NaN.
         if not isinstance(sampling_interval, (int, float)) or not sampling_interval >= 0.1:
             raise ValueError(f"sampling_interval must be at least 0.1 seconds, got {sampling_interval!r}")
         if isinstance(samples_per_report, bool) or not isinstance(samples_per_report, int) or samples_per_report < 1:
@@ -40,6 +41,7 @@ class ProfilerContext:
             target=self._run,
             args=(sampling_interval, samples_per_report),
             name="determined-profiler",
+            # A daemon, so that a program that does not close its run can exit.
             daemon=True,
         )
         self._thread.start()
@@ -56,6 +58,7 @@ class ProfilerContext:
         try:
             sampler = SystemSampler()
             samples: list[Sample] = []
+            # Waits and sleeps in one call, so that `off` need not wait for the rest of an interval.
             while not self._stop.wait(interval):
                 samples.append(sampler.sample())
                 if len(samples) == samples_per_report:
@@ -71,7 +74,7 @@ class SystemSampler:
     """Reads counters of this machine; rates refer to the time since the previous sample."""
 
     def __init__(self) -> None:
-        import psutil
+        import psutil  # imported on use: only programs that profile need it
 
         self._psutil = psutil
         self._process = psutil.Process(os.getpid())
@@ -130,12 +133,14 @@ class SystemSampler:
         now = time.monotonic()
         before, earlier = self._rates.get(name, (count, now))
         self._rates[name] = (count, now)
+        # Two samples in the same tick of the clock would otherwise divide by zero.
         return (count - before) / (now - earlier) if now > earlier else 0.0
 
 
 def average(samples: list[Sample]) -> Sample:
     """Return the mean of each value over the samples, in the structure of the last one."""
     return {
+        # A value can be missing in some samples: a counter or a device may disappear.
         name: average([sample[name] for sample in samples if name in sample])
         if isinstance(value, dict)
         else sum(sample[name] for sample in samples if name in sample) / sum(name in s for s in samples)
@@ -146,6 +151,7 @@ def average(samples: list[Sample]) -> Sample:
 def _open_nvml() -> tuple[Any, dict[str, Any]]:
     """Return the NVML module and the devices by UUID; no devices if the module or the driver is missing."""
     try:
+        # Optional: on machines without an NVIDIA GPU it is not installed.
         import pynvml  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         logger.warning("no GPU metrics: the package nvidia-ml-py is not installed")

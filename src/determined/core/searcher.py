@@ -49,6 +49,7 @@ class SearcherOperation:
             raise ValueError(f"length must be a number from 0 on, got {length!r}")
         if self._completed and length != self._length:
             raise RuntimeError("report_progress() called after report_completed().")
+        # A program may train beyond the length, for example to the end of an epoch.
         self._train.report_progress(1.0 if length >= self._length else length / self._length)
 
     def report_completed(self, searcher_metric: float) -> None:
@@ -111,6 +112,8 @@ class SearcherContext:
         """Yield one operation per comparison and a last one; stop early if the searcher has stopped the trial."""
         if is_chief:
             self._train._follow_operations()
+        # Rungs may be fractions, and programs count whole units; the last operation always ends at the configured
+        # length.
         for until in [*(math.ceil(rung) for rung in self._rungs if rung < length), length]:
             operation = SearcherOperation(until, is_chief, self._train)
             yield operation

@@ -56,6 +56,7 @@ class TensorboardFiles:
         if not rows:
             return
         if self._writer is None:
+            # Imported on use: most ranks write no event files.
             from determined.tensorboard.events import EventFileWriter
 
             self._writer = EventFileWriter(self.path())
@@ -66,11 +67,13 @@ class TensorboardFiles:
         if self._mode is not TensorboardMode.MANUAL:
             raise RuntimeError("upload_tensorboard_files is for TensorboardMode.MANUAL, the mode is AUTO")
         own = self.path()
+        # Listed before anything is copied, because copies may be created in the directory that is searched.
         for source in list(self._own_files(own)):
             relative = source.relative_to(own)
             if not selector(relative):
                 continue
             target = self._shared / mangler(relative, self._rank)
+            # A mangler is code of the user, and may return a path with `..`.
             if not target.resolve().is_relative_to(self._shared.resolve()):
                 raise ValueError(f"mangler led {str(relative)!r} out of {self._shared}: {str(target)!r}")
             if target != source:
@@ -93,6 +96,7 @@ class TensorboardFiles:
 
 def _tag(group: str, name: str) -> str:
     """Return the TensorBoard tag of a metric."""
+    # These tags are those of Determined, so that the curves of old and new runs are drawn together.
     if group == "training":
         return f"Determined/{name}"
     if group == "validation":

@@ -54,6 +54,7 @@ class TrainContext:
         self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
     ) -> None:
         """Report metrics of the training group. `batch_metrics`, one dict per batch, are stored with them."""
+        # Converted here, because they are stored beside the metrics and not checked with them.
         extra = {} if batch_metrics is None else {"batch_metrics": to_jsonable(batch_metrics, "batch_metrics")}
         self._report("training", steps_completed, metrics, extra)
 
@@ -82,6 +83,7 @@ class TrainContext:
         """Replace the run's free-form metadata (with several ranks: this rank's part) and return what is stored."""
         if not isinstance(metadata, dict):
             raise TypeError(f"metadata must be a dict, got {metadata!r}")
+        # A copy: later changes of the program's dict do not belong to what was reported.
         kept: dict[str, Any] = to_jsonable(metadata, "metadata")
         self._supervisor.set_metadata(kept)
         return dict(kept)
@@ -128,6 +130,7 @@ class TrainContext:
         _check_group(group)
         _check_steps(steps_completed)
         kept = _checked_metrics(group, metrics) | (extra or {})
+        # Before anything is written: the store merges reports of one step, and could not tell which value is right.
         self._refuse_changed(group, steps_completed, kept)
         logger.log(self._log_level, "report of group %s: steps_completed=%d, metrics=%s", group, steps_completed, kept)
         self._supervisor.report_metrics(group, steps_completed, kept)
@@ -168,6 +171,7 @@ def _checked_metrics(group: str, metrics: Any) -> dict[str, Any]:
         if not isinstance(name, str):
             raise TypeError(f"the name of a metric must be a str, got {name!r}")
         kept[name] = to_jsonable(value, f"the metric {name!r}")
+        # Searches compare validation metrics, and None cannot be compared.
         if kept[name] is None and group == "validation":
             raise RuntimeError(f"the validation metric {name!r} is None: report a value or leave it out")
         if name in {"epoch", "epochs"} and (isinstance(kept[name], bool) or not isinstance(kept[name], (int, float))):

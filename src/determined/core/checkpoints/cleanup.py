@@ -50,6 +50,7 @@ def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Reten
                 trial=checkpoint.trial_id,
                 steps=checkpoint.steps_completed,
                 metric=number((checkpoint.validation or {}).get(str(keep.metric))),
+                # The validation of a checkpoint is the one of the same step.
                 validated=checkpoint.steps_completed,
                 in_use=checkpoint.checkpoint_id in in_use or checkpoint.borrowed,
                 resources=checkpoint.resources,
@@ -58,6 +59,7 @@ def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Reten
         ]
         # The store decides in one transaction: a checkpoint may have been registered just now.
         claim = records.condemn_unused
+        # In the order in which they were stored: after a rollback the last one is not that with the most steps.
         for checkpoint_id in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
             records.set_deleted(checkpoint_id)
     except (OSError, DeterminedError) as error:

@@ -18,6 +18,7 @@ def write_descriptions(
     staged: Path, metadata: dict[str, Any], origin: dict[str, Any] | None, digests: Mapping[str, str] | None = None
 ) -> None:
     """Write the metadata file, and a manifest if the origin is given."""
+    # Not synced here: the caller syncs the complete directory before it becomes visible.
     (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
     if origin is not None:
         manifest.write(staged, digests, origin)
@@ -55,6 +56,7 @@ def checked_directory(ckpt_dir: str | os.PathLike[str]) -> Path:
 def selected_files(source: Path, selector: Selector | None) -> list[str]:
     """Return the selected paths of a directory, without the metadata file, which this library writes."""
     names = [name + "/" if is_directory else name for name, is_directory in files.walk(source)]
+    # The metadata file of a downloaded checkpoint would otherwise replace that of the new one.
     return [name for name in names if name != METADATA_FILE and (selector is None or selector(name))]
 
 

@@ -24,7 +24,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+# From <linux/prctl.h>; Python has no name for it.
 _PR_SET_PDEATHSIG = 1
+# Short enough to notice a canceled upload soon, and rare enough to cost nothing.
 _SECONDS_BETWEEN_POLLS = 0.5
 # A child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not.
 _SECONDS_ASLEEP = {True: 60.0, False: 900.0}
@@ -62,16 +64,20 @@ class ForkedWork:
 
     def wait(self) -> None:
         """Wait for the child; an error of the work is raised here."""
+        # Read before the child is waited for: a child with a long answer blocks on the pipe until it is read.
         try:
             answer = self._listen()
         finally:
+            # In this order even after an error, so that neither the descriptor nor a zombie is left behind.
             os.close(self._answers)
             how = self._reap()
         try:
             result = json.loads(answer)
+        # A killed child leaves an empty or incomplete answer.
         except ValueError:
             raise ChildLost(f"the process that wrote it {how}") from None
         for name, level, line in result["log"]:
+            # Logged as a finished text, so that a `%` in it is not interpreted.
             logging.getLogger(name).log(level, "%s", line)
         _raise(result["error"])
 
@@ -89,14 +95,17 @@ class ForkedWork:
         asleep_since, cpu = time.monotonic(), -1.0
         while True:
             if select.select([self._answers], [], [], _SECONDS_BETWEEN_POLLS)[0]:
-                chunk = os.read(self._answers, 1 << 16)
+                chunk = os.read(self._answers, 1 << 16)  # the capacity of a pipe on Linux
                 if not chunk:
                     return answer
                 answer += chunk
                 continue
             state, used = _activity(self.pid)
+            # A zombie has exited, and waits to be collected by `_reap`.
             if state in ("Z", "gone"):
                 return answer  # the pipe is not at its end because another process has inherited it
+            # Only sleep without any CPU time counts: a child that compresses or waits for the disk now and then is
+            # working.
             if state != "S" or used != cpu:
                 asleep_since, cpu = time.monotonic(), used
             if self._unwanted or time.monotonic() - asleep_since > _longest_sleep(self.pid):
@@ -138,6 +147,7 @@ def fork(work: Callable[[], None]) -> ForkedWork:
                 # Otherwise the parent ended before the kernel was asked to send a signal for that.
                 if os.getppid() == parent:
                     _live(work, writing)
+            # Reached only if the parent has died or `_live` could not even report an error.
             finally:
                 os._exit(1)
     except OSError as error:
@@ -162,8 +172,10 @@ def _live(work: Callable[[], None], writing: int) -> NoReturn:
         work()
     except BaseException as error:  # noqa: BLE001  (raised in the parent)
         answer["error"] = _described(error)
+    # Sent as JSON, because an exception may hold objects that cannot be pickled.
     left = json.dumps(answer).encode()
     while left:
+        # A write to a pipe may be partial.
         left = left[os.write(writing, left) :]
     os._exit(0)
 
@@ -192,9 +204,11 @@ def _raise(described: dict[str, Any] | None) -> None:
     if described is None:
         return
     if "errno" in described:
+        # OSError with the same number is raised as the same subclass, so that a full disk is recognized as such.
         error: Exception = OSError(described["errno"], described["message"], described["filename"])
     else:
         error = RuntimeError(f"{described['type']}: {described['message']}")
+    # The child's traceback is the cause, because that of the parent shows nothing about the error.
     raise error from _InTheChild(described["trace"])
 
 
@@ -203,6 +217,7 @@ def _longest_sleep(pid: int) -> float:
     try:
         with open(f"/proc/{pid}/wchan") as file:
             return _SECONDS_ASLEEP["futex" in file.read()]
+    # Not readable under some security settings: then only the long limit applies.
     except OSError:
         return _SECONDS_ASLEEP[False]
 
@@ -214,6 +229,7 @@ def _activity(pid: int) -> tuple[str, float]:
     """
     try:
         with open(f"/proc/{pid}/stat") as file:
+            # After the last parenthesis, because the name of the program may contain any character.
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return "gone", 0.0

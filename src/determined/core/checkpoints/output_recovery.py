@@ -32,12 +32,14 @@ def recover(storage: OutputStorage, store: WorkerStore, output: str, uploads: Se
             for path in upload.paths:
                 first.setdefault(path, place)
                 last[path] = place
+    # Newest first, so that each upload restores what it had replaced, down to the covered state.
     for place, upload in reversed(list(enumerate(uploads))):
         if upload.key not in covered:
             # Later uploads may have replaced files of a failed upload: those files do not belong to it any more.
             own = [path for path in upload.paths if last.get(path, place) <= place]
             earlier = [path for path in own if first.get(path, place) < place]
             _remove(storage, store, output, upload, own, earlier)
+    # Nothing that was replaced can be needed any more: all uploads that remain are covered.
     storage.delete_all_replaced(output)
     if uncovered:
         logger.info(
@@ -51,6 +53,7 @@ def _remove(
     storage: OutputStorage, store: WorkerStore, output: str, upload: Upload, own: list[str], earlier: list[str]
 ) -> None:
     """Remove the files of an uncovered upload and its record; files that cannot be restored are kept."""
+    # Files first, then the record: after an interruption the record leads to the remaining files.
     staying = storage.revert(output, upload.key, own, earlier)
     if not staying or not upload.finished:
         store.remove_upload(upload.key)

@@ -32,6 +32,7 @@ class CheckpointReader:
 
         def fetch() -> None:
             if self._distributed.local_rank == 0:
+                # Only the first rank of the node downloads; a shared directory would otherwise be written by several.
                 self._storage.fetch(checkpoint_id, target, wanted)
 
         self._on_node(fetch, doing)
@@ -72,6 +73,7 @@ class CheckpointReader:
     def _opened_here(self, checkpoint_id: str, selector: Selector | None) -> Iterator[Path]:
         """Open a checkpoint for reading and verify the selected files if it has a manifest."""
 
+        # The manifest is needed to verify the files, even if it was not selected.
         def wanted(name: str) -> bool:
             return selector is None or name == manifest.MANIFEST_FILE or selector(name)
 
@@ -82,9 +84,11 @@ class CheckpointReader:
 
     def _wanted_on_node(self, checkpoint_id: str, selector: Selector | None, doing: str) -> Selector | None:
         """Return a selector for the files that any rank of this node wants; None selects all files."""
+        # One rank that wants everything makes the selections of the others irrelevant.
         if any(self._on_node(lambda: selector is None, doing)):
             return None
         local_chief = self._distributed.local_rank == 0
+        # The list is read by one rank and distributed: listing an object store costs a request for each rank.
         names = self._on_node(lambda: list(self._storage.resources(checkpoint_id)) if local_chief else [], doing)[0]
         wanted: set[str] = set()
         for part in self._on_node(lambda: [name for name in names if selector is None or selector(name)], doing):

@@ -43,7 +43,9 @@ class CheckpointSaver:
     @contextlib.contextmanager
     def staged(self, metadata: dict[str, Any] | None, with_manifest: bool = False) -> Iterator[tuple[Path, str]]:
         """Yield a staging directory and a new id; store it at the end of the block, or discard it on failure."""
+        # Before the block runs, so that a program does not write gigabytes for metadata that is refused.
         checked_metadata(metadata)
+        # A random id: it is never used again, not even after the checkpoint is deleted.
         checkpoint_id = str(uuid.uuid4())
         try:
             with saying_not_saved(checkpoint_id):
@@ -51,6 +53,7 @@ class CheckpointSaver:
             yield path, checkpoint_id
             # Checked again, because the program may have changed the metadata inside the block.
             self.finish(checkpoint_id, checked_metadata(metadata), with_manifest)
+        # BaseException, so that Ctrl-C and SystemExit leave no incomplete files either.
         except BaseException:
             self._storage.abandon(checkpoint_id)
             raise
@@ -59,12 +62,14 @@ class CheckpointSaver:
         """Start to store a checkpoint in the background; see `CheckpointContext._begin_storing`."""
         checked = checked_metadata(metadata)
         checkpoint_id = str(uuid.uuid4())
+        # Queried before the fork, because the child must not use the store.
         origin = self._records.origin()
         with saying_not_saved(checkpoint_id):
             staged = self._storage.stage(checkpoint_id)
 
         def write_files() -> None:
             write_descriptions(staged, checked, origin, write(staged))
+            # In the child as well: syncing gigabytes takes as long as writing them.
             files.sync_tree(staged, self._code)
 
         try:
@@ -76,6 +81,7 @@ class CheckpointSaver:
                 announce=lambda resources: self._announce(checkpoint_id, checked, resources),
                 abandon=lambda: self._storage.abandon(checkpoint_id),
             )
+        # The process could not be forked, or the thread not started.
         except BaseException:
             self._storage.abandon(checkpoint_id)
             raise
@@ -86,6 +92,7 @@ class CheckpointSaver:
         with saying_not_saved(checkpoint_id):
             write_descriptions(self._storage.staged(checkpoint_id), metadata, origin)
             resources = self._commit(checkpoint_id)
+        # Recorded after it is visible, so that every recorded checkpoint can be loaded.
         self._announce(checkpoint_id, metadata, resources)
 
     def record_published(self) -> None:
@@ -93,11 +100,13 @@ class CheckpointSaver:
 
         For the chief only.
         """
+        # Storages of earlier versions are searched too, because a run that they interrupted may be resumed now.
         for storage in (self._storage, self._storage.earlier):
             if storage is None:
                 continue
             try:
                 recover_unrecorded(self._records.store, mask_secrets(storage.name), partial(examine, storage))
+            # An unreachable storage must not prevent training from starting; a later start looks again.
             except OSError as error:
                 logger.warning("unrecorded checkpoints could not be examined: %s", error)
 
@@ -114,6 +123,7 @@ class CheckpointSaver:
         try:
             self._records.report(CheckpointRecord(checkpoint_id, metadata["steps_completed"], metadata, resources))
         except DeterminedError as error:
+            # The files exist, so the message must not say that nothing was saved.
             raise type(error)(f"checkpoint {checkpoint_id} is stored, but it could not be recorded: {error}") from error
         logger.log(self.log_level, "stored checkpoint %s", checkpoint_id)
         if self._keep is not None:

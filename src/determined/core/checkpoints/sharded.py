@@ -48,6 +48,7 @@ class ShardedSaver:
     def staged(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
         """Yield the staging directory that all ranks share; store the checkpoint when all blocks have succeeded."""
         doing = "storing a sharded checkpoint"
+        # Every rank contributes its part, and only the merged metadata needs `steps_completed`.
         parts = self._together(lambda: jsonable_metadata(metadata), doing)
         checked_metadata(shards.merge_metadata(parts))
         checkpoint_id = self._stage(doing)
@@ -57,6 +58,7 @@ class ShardedSaver:
                 yield self._storage.staged(checkpoint_id), checkpoint_id
             except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
                 failure = error
+            # Called on every rank, whether or not its block failed: the others wait for it.
             self._finish(checkpoint_id, metadata, failure, doing)
         except BaseException:
             self._storage.abandon(checkpoint_id)
@@ -77,6 +79,7 @@ class ShardedSaver:
         ]
         rank = self._distributed.rank
         source = None if ckpt_dir is None else Path(ckpt_dir)
+        # Only files that several ranks offer are hashed: hashing all files would read the checkpoint twice.
         shared = shards.shared_files(listings)
 
         def digests() -> dict[str, str]:
@@ -125,6 +128,7 @@ class ShardedSaver:
             return _Offer(None, None, kept)
         source = checked_directory(ckpt_dir)
         status = source.stat()
+        # Ranks of one node that pass the same directory would otherwise upload every file several times.
         key = (self._distributed.cross_rank, status.st_dev, status.st_ino) if selector is None else None
         return _Offer(selected_files(source, selector), key, kept)
 
@@ -132,6 +136,7 @@ class ShardedSaver:
         """Create the staging directory on the chief and return its id on all ranks."""
 
         def stage() -> str:
+            # On every rank, because all ranks run the same function; only the id of the chief is used.
             checkpoint_id = str(uuid.uuid4())
             if self._distributed.rank == 0:
                 with saying_not_saved(checkpoint_id):
@@ -148,6 +153,7 @@ class ShardedSaver:
             with saying_not_saved(checkpoint_id):
                 self._storage.contribute(checkpoint_id)
 
+        # Every rank has finished its files before the chief makes the checkpoint visible.
         self._together(contribute, doing)
 
         def commit() -> None:

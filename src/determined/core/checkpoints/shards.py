@@ -16,6 +16,7 @@ def merge_metadata(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     conflicts: dict[str, list[int]] = {}
     merged = _merge([(rank, part) for rank, part in enumerate(parts)], "", conflicts)
+    # All conflicts at once, so that the user need not run the program once for each.
     if conflicts:
         listed = "; ".join(f"{key!r} from ranks {ranks}" for key, ranks in sorted(conflicts.items()))
         raise RuntimeError(f"the ranks gave different checkpoint metadata: {listed}")
@@ -25,6 +26,7 @@ def merge_metadata(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _merge(parts: list[tuple[int, Mapping[str, Any]]], prefix: str, conflicts: dict[str, list[int]]) -> dict[str, Any]:
     """Merge dicts recursively; collect the keys whose values differ in `conflicts`."""
     merged: dict[str, Any] = {}
+    # In the order of the ranks, so that the merged metadata does not depend on hashing.
     for key in dict.fromkeys(key for _, part in parts for key in part):
         given = [(rank, part[key]) for rank, part in parts if key in part]
         if all(isinstance(value, Mapping) for _, value in given):
@@ -69,6 +71,7 @@ def assign(listings: Sequence[Listing], digests: Sequence[Mapping[str, str]]) ->
             owners.setdefault(name, []).append(rank)
     conflicts: dict[str, list[int]] = {}
     for name, ranks in owners.items():
+        # A file of one rank has no digest, and a single value cannot conflict.
         if not name.endswith("/") and len({digests[rank].get(name) for rank in ranks}) > 1:
             conflicts[name] = ranks
         for rank in owners.get(name + "/", []):

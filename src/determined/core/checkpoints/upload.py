@@ -12,7 +12,7 @@ from determined.core.checkpoints.forked_work import ForkedWork
 
 logger = logging.getLogger("determined.core")
 
-_SECONDS_FOR_REMOVING = 2.0
+_SECONDS_FOR_REMOVING = 2.0  # deleting files that were written so far is quick, unless the storage hangs
 
 
 class CheckpointUpload:
@@ -64,6 +64,7 @@ class CheckpointUpload:
         Waits only briefly: an upload that hangs ends with the process, as after SIGKILL.
         """
         self._writing.give_up()
+        # Bounded, because this runs while the program ends.
         self._thread.join(_SECONDS_FOR_REMOVING)
 
     def _see_through(self) -> None:
@@ -72,9 +73,11 @@ class CheckpointUpload:
             self._writing.wait()
             resources = self._commit()
         except Exception as error:  # noqa: BLE001  (raised by `wait`)
+            # Kept and not raised: an error raised in a thread does not reach the program.
             self._failure = not_saved(self.checkpoint_id, error)
             try:
                 self._abandon()
+            # The first error is the one to be raised; remains are removed by a later run.
             except OSError:
                 logger.exception("the incomplete files of checkpoint %s could not be removed", self.checkpoint_id)
             return
@@ -97,6 +100,7 @@ def not_saved(checkpoint_id: str, error: Exception) -> Exception:
     """Return an error that says first that the checkpoint was not saved, and then why."""
     told = f"checkpoint {checkpoint_id} was not saved"
     if isinstance(error, OSError):
+        # A new object, because a message cannot be changed; the number keeps the subclass of OSError.
         new: Exception = OSError(error.errno, f"{told}: {error.strerror or error}", error.filename)
     else:
         new = RuntimeError(f"{told}: {error}")

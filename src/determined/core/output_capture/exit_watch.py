@@ -39,5 +39,6 @@ class ExitWatch:
         """Record a call of `sys.exit` in the main thread and exit."""
         if threading.current_thread() is threading.main_thread():  # in another thread sys.exit() ends only that thread
             self.error = SystemExit(status)
+        # The original may be a replacement of another library, which may return.
         self._exit(status)
         raise SystemExit(status)

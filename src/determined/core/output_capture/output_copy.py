@@ -30,6 +30,7 @@ _MOST_UNFINISHED = 1000  # texts without a line end, which would otherwise colle
 _MOST_WAITING = 10_000  # lines kept for a run that is not in the store yet
 _SECONDS_BETWEEN_TRIES = 0.5  # for lines that wait until the run is in the store
 _STREAMS = ("stdout", "stderr")
+# Sequences with which progress bars erase the line before they write it again.
 _ERASE_LINE = ("\x1b[K", "\x1b[2K")
 
 
@@ -61,6 +62,7 @@ class OutputCopy:
 
     def __init__(self, store: Callable[[list[PrintedLine]], bool]) -> None:
         self._store = store
+        # A forked child inherits the replaced streams; what it prints belongs to its own process.
         self._pid = os.getpid()
         # A SimpleQueue is reentrant, unlike a lock: a signal handler may print while its own thread is printing.
         self._pieces: queue.SimpleQueue[tuple[str, str, float] | None] = queue.SimpleQueue()
@@ -80,6 +82,7 @@ class OutputCopy:
         """Start to copy both streams."""
         self._listening = True
         self._thread.start()
+        # Registered before the streams are replaced: an exit in between still restores them.
         atexit.register(self.stop)
         self._attach()
         shell = ipython_shell()
@@ -95,6 +98,7 @@ class OutputCopy:
         heard: list[Any] = []
         for name in _STREAMS:
             stream = getattr(sys, name)
+            # Both names may refer to one stream, which must not be copied twice.
             if stream is not None and not any(stream is known for known in heard):
                 heard.append(stream)
                 self._listen(name, stream)
@@ -107,6 +111,7 @@ class OutputCopy:
 
     def stop(self, error: BaseException | None = None) -> None:
         """Store the remaining output, and an error that Python will print after this, and restore the streams."""
+        # The second call comes from the exit handler.
         if not self._listening or os.getpid() != self._pid:
             return
         self._listening = False
@@ -114,6 +119,7 @@ class OutputCopy:
             restore()
         for name in _STREAMS:
             self._hand_over(name)
+        # SystemExit prints no traceback, and KeyboardInterrupt is not an error of the program.
         if isinstance(error, Exception):
             import traceback  # imported on use: most runs succeed
 
@@ -133,13 +139,17 @@ class OutputCopy:
 
         def write(text: Any, /) -> Any:
             """Write the text to the stream, and keep it for the log."""
+            # First the real stream: an error of it, such as a closed pipe, belongs to the caller of `print`.
             done = original(text)
             if isinstance(text, Transient):
                 return done
             # The original may be an older replacement of this object, reached through IPython's.
             is_newest = self._newest.get(name) is write
             if is_newest and self._listening and isinstance(text, str) and os.getpid() == self._pid:
+                # Without a lock: `deque.append` is atomic, and a signal handler may print in the middle of a line.
                 unfinished.append(text)
+                # Handed over by lines: the queue then has one piece for each line instead of one for each argument of
+                # `print`.
                 if "\n" in text or "\r" in text or len(unfinished) > _MOST_UNFINISHED:
                     self._wait_for_thread()
                     self._hand_over(name)
@@ -167,6 +177,7 @@ class OutputCopy:
         """Pass the printed pieces to the thread. Other threads may print meanwhile: each piece is taken once."""
         unfinished = self._unfinished[name]
         taken = []
+        # Another thread may take a piece between a test for emptiness and `popleft`.
         with contextlib.suppress(IndexError):
             while True:
                 taken.append(unfinished.popleft())
@@ -177,7 +188,7 @@ class OutputCopy:
         if threading.current_thread().name.startswith("determined-"):
             return  # this thread, or one that it waits for: blocking here would deadlock
         while self._pieces.qsize() > _MOST_PIECES and self._thread.is_alive():
-            time.sleep(0.01)
+            time.sleep(0.01)  # there is nothing to wait on: a condition variable would need a lock, see above
 
     # The methods below run in the thread.
 
@@ -185,6 +196,7 @@ class OutputCopy:
         """Turn queued pieces into stored lines until None is received."""
         while True:
             try:
+                # Without waiting lines the thread sleeps until something is printed.
                 piece = self._pieces.get(timeout=_SECONDS_BETWEEN_TRIES if self._waiting else None)
             except queue.Empty:
                 self._keep([])
@@ -210,10 +222,12 @@ class OutputCopy:
             if self._waiting and self._store(list(self._waiting)):
                 self._waiting.clear()
         except DeterminedError as error:
+            # Once for the rest of the run: a store that refuses lines would otherwise warn for each of them.
             self._failed = True
             self._waiting.clear()
             logger.warning("What this process prints is no longer stored: %s", error)
         while len(self._waiting) > _MOST_WAITING:
+            # The oldest lines are dropped; what was printed last explains an error.
             self._waiting.popleft()
             self._limit.note_dropped()
 
@@ -230,8 +244,10 @@ class _Lines:
     def feed(self, text: str) -> list[str]:
         """Add a printed text and return the lines that are complete now."""
         *ended, pending = (self._pending + text).split("\n")
+        # A carriage return at the end is kept: what follows overwrites the line.
         self._pending = _last_part(pending) + ("\r" if pending.endswith("\r") else "")
         lines = [piece for line in ended for piece in _stored_pieces(line)]
+        # A program that never prints a line end must not collect its output in memory.
         if len(self._pending) > LONGEST:
             *more, self._pending = _stored_pieces(self._pending)
             lines += more
@@ -253,6 +269,7 @@ def _last_state(line: str) -> str:
     """Return what a terminal shows of a line with carriage returns, ignoring remains of longer earlier states."""
     last = _last_part(line)
     while last.startswith(_ERASE_LINE):
+        # Both sequences end in K.
         last = last[last.index("K") + 1 :]
     return last
 

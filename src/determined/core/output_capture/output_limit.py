@@ -10,7 +10,7 @@ from determined.plural import counted
 # the same thread writes.
 LINES_IN_A_SECOND, LINES_AT_ONCE = 1000, 20_000
 BYTES_IN_A_SECOND, BYTES_AT_ONCE = 2**20, 16 * 2**20
-BYTES_IN_ALL = 256 * 2**20
+BYTES_IN_ALL = 256 * 2**20  # 256 MiB per rank; a program that prints all the time must not fill the disk
 
 
 class PrintedLine(NamedTuple):
@@ -37,6 +37,7 @@ class OutputLimit:
         kept: list[PrintedLine] = []
         for line in lines:
             self._refill(line.written)
+            # Characters instead of bytes: encoding every line only to measure it would be slow.
             size = len(line.text)
             if self._lines < 1 or self._bytes < size or self._total + size > BYTES_IN_ALL:
                 self._dropped += 1
@@ -63,6 +64,7 @@ class OutputLimit:
 
     def _refill(self, now: float) -> None:
         """Add the tokens for the time since the last call."""
+        # The clock may have been set back.
         seconds = 0.0 if self._since is None else max(0.0, now - self._since)
         self._since = now
         self._lines = min(LINES_AT_ONCE, self._lines + seconds * LINES_IN_A_SECOND)

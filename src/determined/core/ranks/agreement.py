@@ -21,9 +21,11 @@ def in_step(exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[]
     result: T | None = None
     try:
         result = action()
+    # Exception and not BaseException: after Ctrl-C this rank exits, and the others notice that it is missing.
     except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
         own_error = error
     failure = None if own_error is None else f"{type(own_error).__name__}: {own_error}"
+    # Exchanged as text, because exceptions of user code cannot always be pickled.
     outcomes = exchange((rank, failure, result))
     if own_error is not None:
         raise own_error

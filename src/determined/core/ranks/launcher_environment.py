@@ -16,6 +16,7 @@ class DefaultPort(int):
     """
 
 
+# The default ports of Determined.
 PUB_PORT = DefaultPort(12360)
 PULL_PORT = DefaultPort(12376)
 
@@ -31,6 +32,7 @@ def checked_ranks(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int
     """Return the six rank numbers; raise if they are incomplete or contradictory."""
     missing = [name for name, value in numbers.items() if value is None]
     if len(missing) == len(numbers):
+        # No number at all: a single process.
         return 0, 1, 0, 1, 0, 1
     if missing:
         raise ValueError(f"give all of {', '.join(numbers)} or none of them: {', '.join(missing)} missing")
@@ -39,6 +41,7 @@ def checked_ranks(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int
         if isinstance(value, bool) or not isinstance(value, int):
             raise TypeError(f"{name} must be an int, got {value!r}")
         values.append(value)
+    # Positions of rank, local rank and cross rank, each followed by its size.
     for position in (0, 2, 4):
         rank, size = values[position], values[position + 1]
         names = list(numbers)[position : position + 2]
@@ -72,6 +75,7 @@ def read_env(launcher: str, names: list[str]) -> list[int]:
 
 def port_from_env() -> int:
     """Return the port that the environment gives, or the default port, which is never opened."""
+    # The variable with which Determined passes this port.
     given = os.environ.get("INTER_TRAIN_PROCESS_COMM_PORT_1")
     if given is None:
         return PUB_PORT

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Operation = Literal["allgather", "gather", "broadcast"]
 
 _OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
+# Fixed size and byte order: the ranks may run on machines of different architectures.
 _HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
 _LARGEST_PAYLOAD = 2**32 - 1
 # Frames have the same size on all ranks, so that small objects take one collective instead of two (lengths, then
@@ -30,6 +31,7 @@ _LARGEST_PAYLOAD = 2**32 - 1
 _FIRST_CAPACITY = 4096
 # A single large object must not slow down all later small ones: larger payloads take a second collective.
 _LARGEST_CAPACITY = 64 * 1024
+# Survivors notice a failure nearly at the same time; together with the exit of the process this stays below 30 s.
 _WAIT_FOR_SURVIVORS = timedelta(seconds=5)
 
 # Numbers groups of the same name, so that all ranks use the same store prefix for the same group. Counted per rank,
@@ -96,6 +98,7 @@ class ObjectGroup:
     def close(self) -> None:
         """Release the group and the store; later calls of collectives raise."""
         self._closed = True
+        # Dropping the last reference destroys the group.
         self._group = self._store = None
 
     def _exchange(self, operation: Operation, obj: Any) -> list[bytes]:
@@ -105,6 +108,7 @@ class ObjectGroup:
         """
         if self._closed:
             raise RuntimeError(f"{operation} was called after this distributed context had been closed")
+        # After a failure the ranks may be at different collectives, and would mix up their data.
         if self._failure is not None:
             raise DistributedError(f"{operation} cannot work, an earlier collective failed: {self._failure}")
         own_error: Exception | None = None
@@ -114,6 +118,7 @@ class ObjectGroup:
                 raise ValueError(f"{operation} takes objects of up to 4 GiB when pickled, got {len(payload)} bytes")
         except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
             own_error = error
+            # Short enough for a frame, so that an error never needs a second collective.
             payload = f"{type(error).__name__}: {error}".encode()[:1000]
         self._open_store()
         self._sequence += 1
@@ -138,6 +143,7 @@ class ObjectGroup:
         header = _HEADER.pack(_OPERATIONS.index(operation), is_error, len(payload))
         room = self._capacity - _HEADER.size
         frame = header + payload[:room]
+        # A bytearray, because `frombuffer` warns about memory that cannot be written.
         sent = torch.frombuffer(bytearray(frame.ljust(self._capacity, b"\0")), dtype=torch.uint8)
         received = [torch.empty(self._capacity, dtype=torch.uint8) for _ in range(size)]
         self._all_gather(received, sent)
@@ -147,6 +153,7 @@ class ObjectGroup:
         payloads = [frame[_HEADER.size : _HEADER.size + length] for frame, length in zip(frames, lengths, strict=True)]
         longest = max(lengths)
         # All ranks have seen all headers, so they agree on whether a second collective follows.
+        # Different operations are reported by `_check`; a second collective would hang.
         if longest > room and len({kind for kind, _, _ in headers}) == 1:
             if operation == "broadcast":
                 payloads[0] = self._broadcast_bytes(payload, lengths[0])
@@ -172,6 +179,7 @@ class ObjectGroup:
 
         buffer = bytearray(payload) if self._rank == 0 else bytearray(length)
         tensor = torch.frombuffer(buffer, dtype=torch.uint8)
+        # The methods of the backend are called directly, because `dist.broadcast` needs a group registered with torch.
         self._connected().broadcast([tensor]).wait()
         return bytes(tensor.numpy())
 
@@ -198,6 +206,7 @@ class ObjectGroup:
     def _open_store(self) -> None:
         """Find the torch store of the job and add a separate prefix for this group."""
         if self._store is None:
+            # Private: `dist.new_group` needs an initialized default group, which the program may create later.
             from torch._C import _distributed_c10d as c10d
 
             self._timeout = rendezvous.collective_timeout()
@@ -226,6 +235,7 @@ class ObjectGroup:
             self._process = os.getpid()
             _open_groups.add(self)
             assert self._store is not None
+            # Published now, so that the address is known when this rank does not answer any more.
             self._store.set(f"process/{self._members[self._rank]}", stacks.address())
         return self._group
 
@@ -235,6 +245,7 @@ class ObjectGroup:
         Every surviving rank leaves a note in the store; ranks without a note are missing.
         """
         me = self._members[self._rank]
+        # The first line names the error; the rest is a C++ stack.
         words = str(error).strip().partition("\n")[0]
         missing = self._missing_ranks()
         if missing is None:
@@ -257,6 +268,7 @@ class ObjectGroup:
             """Leave this rank's note, wait for those of the others, and describe the ranks without one."""
             keys = {rank: f"failed/{self._sequence}/{rank}" for rank in self._members}
             try:
+                # The number of the collective, so that notes of an earlier failure do not count.
                 store.set(keys[self._members[self._rank]], "1")
                 try:
                     store.wait(list(keys.values()), _WAIT_FOR_SURVIVORS)
@@ -270,6 +282,7 @@ class ObjectGroup:
         # In a thread, because the store's client has no timeout if the store's host is suspended.
         asking = threading.Thread(target=ask, name="determined-missing-ranks", daemon=True)
         asking.start()
+        # Twice the time, because after the wait the missing ranks on this machine are asked for their stacks.
         asking.join(2 * _WAIT_FOR_SURVIVORS.total_seconds())
         return answer[0] if answer else None
 

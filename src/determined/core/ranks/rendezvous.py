@@ -24,17 +24,20 @@ def collective_timeout() -> timedelta:
 
         # Private calls: torch has no public function that returns the timeout of a group.
         group = _get_default_group()
+        # A group has one backend for each type of device, and any of them has the timeout.
         for device in group._device_types:
             timeout = group._get_backend(device).options._timeout
             if isinstance(timeout, timedelta):
                 return timeout
     given = os.environ.get("DET_COLLECTIVE_TIMEOUT")
     if given is None:
+        # The same default as that of a program that calls `init_process_group` itself.
         return dist.constants.default_pg_timeout
     try:
         seconds = float(given)
     except ValueError:
         seconds = 0.0
+    # NaN and infinity fail this comparison.
     if not 0 < seconds < 1e9:
         raise ValueError(f"DET_COLLECTIVE_TIMEOUT is {given!r}: expected a number of seconds above 0")
     return timedelta(seconds=seconds)
@@ -50,6 +53,7 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
     import torch.distributed as dist
 
     if dist.is_initialized():
+        # Private: torch has no public function that returns the store of the default group.
         from torch.distributed.distributed_c10d import _get_default_store
 
         return _get_default_store()
@@ -63,6 +67,8 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
                 "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group, "
                 "or give DistributedContext a free port of the chief as pub_port"
             )
+    # The process id, because a forked child cannot use its parent's connection; the rank, because the ranks of a test
+    # may be threads of one process.
     key = (os.getpid(), rank, *place)
     if key not in _opened_stores:
         try:
@@ -79,6 +85,7 @@ def _launcher_store(rank: int, size: int, timeout: timedelta) -> Store:
     """Return the store that torchrun, or a launcher like it, describes in the environment."""
     from torch.distributed.rendezvous import rendezvous
 
+    # The first result is the store; rank and size are known already.
     store: Store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
     return store
 
@@ -88,6 +95,7 @@ def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
     from torch._C._distributed_c10d import TCPStore
 
     if rank != 0:
+        # Workers connect when they first need the store, so the chief does not wait for them here.
         return TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
     # The socket is passed in, because the store would otherwise listen on every network interface.
     with socket.create_server((host, port)) as listener:
@@ -97,5 +105,6 @@ def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
             is_master=True,
             timeout=timeout,
             wait_for_workers=False,
+            # The store takes over the descriptor.
             master_listen_fd=listener.detach(),
         )

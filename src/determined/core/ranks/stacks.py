@@ -21,7 +21,7 @@ from determined.store.process import Process, is_running, this_process
 # A real-time signal, because programs handle SIGUSR1 and SIGUSR2 themselves.
 _SIGNAL = signal.SIGRTMIN + 6 if sys.platform == "linux" else None
 # The process may be stuck in the kernel, where it cannot run the handler.
-_SECONDS_FOR_AN_ANSWER = 2.0
+_SECONDS_FOR_AN_ANSWER = 2.0  # the answer takes milliseconds unless the process is stuck
 _MOST_LINES = 15
 
 _memory: int | None = None  # the memory file into which this process writes its stack
@@ -41,10 +41,12 @@ def describe(where: str) -> str:
     known = json.loads(where)
     process, memory = Process(**known["process"]), known["memory"]
     name = f"process {process.pid} on {process.host}"
+    # Another machine's processes cannot be asked by a signal.
     if process.host != socket.gethostname() or _SIGNAL is None:
         return name
     if not is_running(process):
         return f"{name} is dead"
+    # A stopped process would run the handler only after SIGCONT.
     if _is_stopped(process.pid):
         return f"{name} is stopped"
     stack = _ask(process.pid, memory)
@@ -56,11 +58,12 @@ def _ask(pid: int, memory: int) -> str:
     assert _SIGNAL is not None
     path = f"/proc/{pid}/fd/{memory}"
     with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
+        # The memory file keeps the stacks of earlier requests, so only what is added counts.
         seen = before = os.stat(path).st_size
         os.kill(pid, _SIGNAL)
         deadline = time.monotonic() + _SECONDS_FOR_AN_ANSWER
         while time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(0.05)  # a stack is written within milliseconds
             size = os.stat(path).st_size
             if size > before and size == seen:
                 break  # the stack is complete: nothing was added since the last look

@@ -80,6 +80,7 @@ class Attempts:
         if not self._member.is_chief:
             self.check_reach()
         # Join the newest attempt of the run if it is the current one; begin the next attempt otherwise.
+        # A single rank needs no query: no other rank can have begun an attempt.
         newest = None if self._member.size == 1 else self._store.newest_attempt(self._member.run_key)
         if newest is not None:
             key, attempt = newest
@@ -94,6 +95,7 @@ class Attempts:
 
         Without this check a rank on another machine would create a separate store and a separate run there.
         """
+        # A file that contains this run's attempt is on a shared file system.
         if on_this_machine(self._member.chief) or is_shared(self._place) or self.find() is not None:
             return
         raise StoreOutOfReach(

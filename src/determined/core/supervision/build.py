@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed
     from determined.sinks.base import Sink
 
-_LONGEST_COMMAND = 4000
+_LONGEST_COMMAND = 4000  # long enough for any useful command; a list of files in it can have megabytes
 
 
 def supervise(
@@ -49,6 +49,7 @@ def supervise(
     """Return the supervisor that records a run, with secrets masked, in the store named by the environment."""
     program = this_program()
     if name is not None:
+        # A name in the configuration takes precedence.
         config = {"name": name, **(config or {})}
     run = NewRun(
         program=program.label,
@@ -85,6 +86,7 @@ def _command() -> str:
 
     from determined.config.secrets.line_mask import line_mask
 
+    # Not `sys.argv`, which lacks the interpreter's own options such as `-m`.
     interpreter, *arguments = sys.orig_argv or ["python"]
     masked = mask_arguments([os.path.basename(interpreter), *arguments])
     command = line_mask(os.environ)(shlex.join(masked))
@@ -121,8 +123,10 @@ def _replace_json(path: Path, value: dict[str, Any]) -> None:
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(inner, default=repr)}" for name, inner in value.items()]
     draft = path.with_name(f".{path.name}.new")
+    # Creating the draft fails if one exists, for example of a process that was killed.
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write("{\n" + ",\n".join(lines) + "\n}\n")
+    # Without a sync: the file informs users, and nothing of a run depends on it.
     os.replace(draft, path)

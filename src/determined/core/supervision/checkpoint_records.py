@@ -42,6 +42,7 @@ class CheckpointRecords:
     def origin(self) -> dict[str, Any]:
         """Return the description of this attempt that is stored in its checkpoints."""
         attempt = self._begun()
+        # Asked once per attempt, because every checkpoint needs it.
         if self._origin is None or self._origin[0] != attempt:
             found = self.store.checkpoint_origin(attempt.trial_id, attempt.number)
             self._origin = attempt, found.plain()
@@ -70,6 +71,7 @@ class CheckpointRecords:
                 time.time(),
             )
         )
+        # A checkpoint counts as saved only when its record is committed.
         self._writer.flush()
 
     def active(self) -> list[StoredCheckpoint]:
@@ -111,7 +113,9 @@ class CheckpointRecords:
         known = self.store.latest_checkpoints(identity, None if self._run.named else program)
         for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
             newest = self.store.attempts(trial_id)[-1]
+            # A run that is still at work is not the last one: it continues by itself.
             at_work = newest.state == "running" and is_running(newest.process)
+            # A second `fit` in this process resumes from the first.
             if not at_work or newest.process == this_process():
                 return [checkpoint.checkpoint_id for checkpoint in known if checkpoint.trial_id == trial_id]
         others = [] if known or self._run.named else self.store.identities(program)
@@ -138,6 +142,7 @@ class CheckpointRecords:
             return []
         attempt = self._begun()
         condemned = self.store.condemn_unused(checkpoint_ids)
+        # A process that was killed while it deleted files left them marked; no other process removes them.
         interrupted = [row.checkpoint_id for row in self.store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
         return list(dict.fromkeys([*condemned, *interrupted]))
 
@@ -148,6 +153,7 @@ class CheckpointRecords:
         the store of the run.
         """
         if not self._run.member.is_chief:
+            # A rank on another machine would otherwise create an empty store there.
             self._attempts.check_reach()
         self.store.condemn_own(checkpoint_id)
 

@@ -38,6 +38,7 @@ def describe_detached(info: ClusterInfo, run: DetachedRun, hparams: dict[str, An
     A trial that is continued keeps its seed; hyperparameters that the program passes take precedence over the recorded
     ones.
     """
+    # Compared with the masked values, because only those are stored.
     if hparams is not None and run.attempt > 1 and mask_secrets(hparams) != run.hparams:
         logger.warning(
             "trial %d continues with other hyperparameters than those that it was started with", run.trial_id

@@ -54,6 +54,7 @@ class LogLines:
 
     def _store(self, lines: list[PrintedLine]) -> bool:
         """Store printed lines; return False while the run is not in the store. Called by the output thread."""
+        # The chief is told of its attempt by `begin`; other ranks learn of it from the store.
         if self._log is None and not self._run.member.is_chief:
             begun = self._attempts.find()
             if begun is not None:
@@ -72,6 +73,7 @@ class LogLines:
         for line in lines:
             text = self._mask(line.text)
             self._writer.put(
+                # Numbers identify the lines, so that a repeated write does not store them twice.
                 LogRow(trial_id, attempt, rank, next(numbers), line.stream, text, line.written, line.level)
             )
         return True
@@ -87,5 +89,6 @@ class LogLines:
     def _assign_to(self, begun: BegunAttempt) -> None:
         """Assign lines to this attempt, numbered from 0."""
         attempt = (begun.trial_id, begun.number)
+        # An attempt that is joined again continues its numbers; new ones would collide with lines that are stored.
         if self._log is None or self._log[0] != attempt:
             self._log = attempt, itertools.count()

@@ -57,12 +57,14 @@ class Managed:
         if time is None or time < self._goal:
             return
         asked = False
+        # A loop, because a wake-up may be lost or may concern another trial.
         while True:
             # The goal is read before the requests: if the runner writes both in one transaction, the new goal is never
             # seen without its request.
             self._goal = self._goal_now(store)
             if look_for_requests(store) or time < self._goal:
                 return
+            # Once: the runner polls as well, and more datagrams would only fill its socket.
             if not asked:
                 asked = True
                 self._wakeups.wake_runner()
@@ -104,6 +106,7 @@ def managed_trial(
     info: ClusterInfo | None, env: Mapping[str, str] = os.environ, *, is_chief: bool = True
 ) -> Managed | None:
     """Return the connection to the runner that started this worker, or None in a standalone run."""
+    # Only the runner sets this variable.
     if info is None or not env.get("DET_RUNNER"):
         return None
     searcher = StoredConfig(info.trial._config).searcher

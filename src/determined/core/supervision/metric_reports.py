@@ -66,12 +66,14 @@ class MetricReports:
         # Steps usually grow: an earlier one is looked up in the store rather than kept in memory.
         attempt = self._begun()
         found = self._store.find_metric(attempt.trial_id, group, steps_completed, self._rank)
+        # The store returns the report of any attempt, and a new attempt may report other values.
         return found.metrics if found is not None and found.attempt == attempt.number else {}
 
     def _remember(self, group: str, steps_completed: int, metrics: Metrics) -> None:
         """Keep the newest metrics of a group in memory."""
         latest = self._latest.get(group)
         if latest is None or steps_completed > latest[0]:
+            # A copy, because later reports of the step are merged into it.
             self._latest[group] = (steps_completed, dict(metrics))
         elif steps_completed == latest[0]:
             latest[1].update(metrics)

@@ -46,6 +46,7 @@ def end_of_standalone_run(state: AttemptState, request: StopRequest | None, *, a
     After a request `fit` returns and the program ends well, but the run has not completed.
     """
     if state == "completed" and acknowledged:
+        # Not "kill", because workers read it as a cancel.
         ends: dict[StopRequest | None, AttemptState] = {
             "pause": "stopped",
             "reschedule": "stopped",
@@ -60,6 +61,7 @@ def _stored(reason: str) -> str:
     from determined.config.secrets.line_mask import line_mask
 
     masked = line_mask(os.environ)(reason)
+    # The beginning shows where the program was, and the end shows the error.
     if len(masked) <= _LONGEST_REASON:
         return masked
     half = _LONGEST_REASON // 2

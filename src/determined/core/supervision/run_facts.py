@@ -35,6 +35,7 @@ class RunFacts(NamedTuple):
             cluster_id=str(uuid.uuid4()),
             request_id=str(uuid.uuid4()),
             session_token=secrets.token_urlsafe(32),
+            # Valid as a seed for Python, numpy and torch alike.
             trial_seed=secrets.randbelow(2**31),
             run_key=str(uuid.uuid4()),
             process=this_process(),
@@ -57,12 +58,14 @@ def standalone_info(
         master_url="local",
         cluster_id=facts.cluster_id,
         agent_id=socket.gethostname(),
+        # The slots of a standalone run are only shown; nothing is reserved.
         slot_ids=_visible_gpus() or list(range(distributed.local_size)),
         task_id=task_id,
         allocation_id=f"{task_id}.0",
         session_token=facts.session_token,
         task_type=cluster_info.TRIAL,
         _trial_info=TrialInfo(
+            # The store assigns ids when something is recorded, and a run without records has none.
             trial_id=0,
             experiment_id=0,
             trial_seed=facts.trial_seed if trial_seed is None else trial_seed,
@@ -79,5 +82,6 @@ def standalone_info(
 
 def _visible_gpus() -> list[int]:
     """Return the indices of the GPUs that torch sees, or an empty list if the program has not imported torch."""
+    # Importing torch takes seconds, and a program without it uses no GPUs through it.
     torch = sys.modules.get("torch")
     return list(range(torch.cuda.device_count())) if torch is not None else []

@@ -19,6 +19,7 @@ def run_name(given: str | None, env: Mapping[str, str]) -> str | None:
         return None
     if not isinstance(name, str):
         raise TypeError(f"init: {source} must be a text, got {type(name).__name__}: {name!r:.80}")
+    # Printable, because the name is shown in tables and stored in identities.
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
         raise ValueError(
             f"init: {source} must be 1 to {_LONGEST_NAME} printable characters, got {name!r:.80}; "
@@ -31,6 +32,7 @@ def run_labels(given: Sequence[str] | None) -> tuple[str, ...]:
     """Return the labels of a run without duplicates; raise TypeError if they are not a list of texts."""
     if given is None:
         return ()
+    # A text is a sequence of texts too, and would become a label for each letter.
     if isinstance(given, str) or not isinstance(given, (list, tuple, set, frozenset)):
         raise TypeError(f"init: labels must be a list of texts, for example ['baseline'], got {given!r:.80}")
     for label in given:

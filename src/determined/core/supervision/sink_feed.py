@@ -22,8 +22,8 @@ from determined.store.rows import (
 )
 
 # A service that does not answer must not keep the program from ending.
-_SECONDS_AT_THE_END = 10.0
-_SECONDS_IN_A_HURRY = 5.0
+_SECONDS_AT_THE_END = 10.0  # after a normal end there may be a backlog of reports to send
+_SECONDS_IN_A_HURRY = 5.0  # the program is failing, and its error should be shown soon
 
 
 class SinkFeed:
@@ -72,6 +72,7 @@ class SinkFeed:
 
     def close(self, *, hurry: bool = False) -> None:
         """Send pending events for a limited time and close the sinks."""
+        # A forked child must not close its parent's connections.
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
@@ -99,4 +100,5 @@ def _key(first: Attempt) -> str:
     """Return a key that identifies a trial across stores."""
     process = first.process
     said = f"{first.trial_id} {first.started!r} {process.host} {process.pid} {process.started}"
+    # Not a random key: each attempt computes the same one, so that the service continues the run.
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -47,6 +47,7 @@ class StopRequests:
 
     def add(self, request: StopRequest) -> None:
         """Keep a request unless there is an earlier one."""
+        # One assignment and no lock, because signal handlers call this.
         self._request = self._request or request
 
     def watch(self) -> None:
@@ -62,6 +63,7 @@ class StopRequests:
             return
         self._found = self._attempts.find()
         if self._found is None:  # no rank has begun the attempt yet, or the store is on another machine
+            # The attempt of the chief appears within a moment, but this is called for every batch.
             self._next_try_to_listen = time.monotonic() + _SECONDS_BETWEEN_TRIES
             try:
                 self._attempts.check_reach()
@@ -75,6 +77,7 @@ class StopRequests:
     def read(self, store: WorkerStore) -> bool:
         """Read new requests; return whether a stop is requested."""
         attempt = self._current_attempt() or self._found
+        # Nothing can follow the first request, so no more queries are made.
         if attempt is not None and self._request is None:
             for request in store.requests(attempt.trial_id, attempt.last_request):
                 # Killing is up to the runner; the worker itself handles the request like a cancel.

@@ -48,6 +48,7 @@ class Supervisor:
             lambda: open_worker_store(run.place),
             patience=patience(),
             written=None if sinking is None else sinking.written,
+            # Ranks can only share a metric if there are several.
             check=None if run.member.size == 1 else warn_of_shared_metric,
         )
         # Calls by other threads than the writer's own.
@@ -112,6 +113,7 @@ class Supervisor:
         if self._managed is None or latest is None:
             return
         steps, known = latest
+        # The searcher's unit and metric are added to the report, so that the runner finds both in one row.
         missing = {self._managed.time_metric: length, self._managed.metric: metric}
         added = {name: value for name, value in missing.items() if name is not None and name not in known}
         if added:
@@ -166,8 +168,10 @@ class Supervisor:
 
     def attempt(self) -> BegunAttempt:
         """Return the attempt to which this rank's reports belong; begin or join it first if necessary."""
+        # Checked without the lock first, because every report passes here.
         if self._attempt is None or self._expected:
             with self._beginning:
+                # Again under the lock: another thread may have begun the attempt meanwhile.
                 if self._attempt is None or self._expected:
                     self._begin()
         assert self._attempt is not None
@@ -200,6 +204,7 @@ class Supervisor:
         """
         for name, value in change._asdict().items():
             if value is not None:
+                # Only what is given, so that a change of the phase does not reset the progress.
                 setattr(self._status, name, value)
         ended = change.state not in (None, "running")
         if ended and self._writer.failed:
@@ -251,6 +256,7 @@ class Supervisor:
         self._status.stop_acknowledged = True
         if self._stop_requests.listens and not self._member.is_chief:
             attempt = self.attempt()
+            # A separate row, because `_write_status` writes nothing on other ranks.
             self._writer.put(StatusRow(attempt.trial_id, attempt.number, stop_acknowledged=True))
         self._write_status()
 
@@ -276,6 +282,7 @@ class Supervisor:
         if self._managed is not None:
             self._managed.close()
         self.end_output()
+        # Sinks are closed even if the store fails: their services would otherwise show a run that never ends.
         try:
             self._writer.close(hurry=hurry)
         finally:
@@ -299,6 +306,7 @@ class Supervisor:
         again = self._attempt is not None
         if self._member.is_chief:
             self._write_end("completed")  # ends the previous attempt of this run, if there is one
+        # Waits for the store, because the rows that follow need the number of the attempt.
         begun, self._has_begun_it = self._attempts.begin_or_join(self._attempt)
         if self._sinking is not None:
             self._sinking.begin(begun, self._store.attempts(begun.trial_id)[0])
@@ -306,6 +314,7 @@ class Supervisor:
         self._lines.begin(begun)
         self._attempt_began = time.monotonic()
         self._metrics.begin()
+        # The first attempt keeps what was set before it began, such as the phase.
         if again:
             self._status = RunStatus()
         self._write_metadata()
@@ -318,7 +327,8 @@ class Supervisor:
         latest = self._metrics.latest("validation")
         assert self._managed is not None
         assert latest is not None
-        # A program that follows operations adds the searcher metric later, in `report_completed`.
+        # A program that follows operations adds the searcher metric later, in `report_completed`. Waiting before that
+        # would block the program, which calls it only after this returns.
         if self._status.follows_operations and self._managed.metric not in latest[1]:
             return
         time_reached = time_of(self._managed.time_metric, steps_completed, latest[1])
@@ -332,6 +342,7 @@ class Supervisor:
         if change.early_exit is not None:
             attempt = self.attempt()
             self._writer.put(StatusRow(attempt.trial_id, attempt.number, early_exit=change.early_exit))
+            # Stored before this rank exits, because nothing else waits for it.
             self._writer.flush()
         for name in ("phase", "progress"):
             if getattr(change, name) is not None:
@@ -339,6 +350,7 @@ class Supervisor:
                     logging.WARNING,
                     f"the {name} of a run is what rank 0 reports: that of rank {self._member.rank} is not recorded",
                 )
+        # Only a rank that began the attempt, because otherwise the chief or another rank records the end.
         if change.state not in (None, "running") and self._has_begun_it:
             self._write_end(change.state, change)  # counts unless the chief records an end, too
 
@@ -369,6 +381,7 @@ class Supervisor:
         """Write the end of the current attempt. Of a trial of a search, its runner records what follows from it."""
         if self._attempt is None:
             return
+        # The monotonic clock, because the wall clock may be set during a run.
         seconds = time.monotonic() - self._attempt_began
         attempt, rank = self._attempt, self._member.rank
         reason, exit_code = None, None

@@ -13,6 +13,7 @@ from determined.store.rows import BegunAttempt
 
 logger = logging.getLogger("determined.core")
 
+# Runs of this process that no `with` block ends, oldest first.
 _runs: list[UnclosedRun] = []
 
 
@@ -36,6 +37,7 @@ class UnclosedRun:
 
     def release(self) -> None:
         """Do not end the run automatically any more."""
+        # `release` is called again when the context is closed.
         if self in _runs:
             _runs.remove(self)
             atexit.unregister(self._end_at_exit)
@@ -54,6 +56,7 @@ class UnclosedRun:
 def end_earlier_runs() -> None:
     """End the runs that are still open in an interactive session: usually the user executes a cell again."""
     if is_interactive():
+        # A copy, because each run removes itself from the list.
         for earlier in list(_runs):
             earlier.end_for_another()
 

@@ -21,6 +21,7 @@ class WorkerWakeups:
         self._runner = place
         self._socket: socket.socket | None = None
         if place is not None:
+            # In the runner's directory, which is private to the user and removed with the runner.
             self._own = Path(place).parent / f"w-{os.getpid()}-{next(_numbers)}"
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.bind(str(self._own))
@@ -28,6 +29,7 @@ class WorkerWakeups:
     def wake_runner(self) -> None:
         """Wake the runner. A failure is ignored: the runner also polls the store."""
         if self._socket is not None:
+            # A full queue of the runner must not block training: it will read the store anyway.
             self._socket.setblocking(False)
             with contextlib.suppress(OSError):
                 self._socket.sendto(self._key, str(self._runner))
@@ -39,10 +41,12 @@ class WorkerWakeups:
             return
         self._socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError):
+            # The content is not used, and the rest of a datagram is discarded.
             self._socket.recv(16)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
+            # The runner may have removed its directory already.
             with contextlib.suppress(FileNotFoundError):
                 self._own.unlink()
