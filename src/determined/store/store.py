@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from determined.store.publishing import Publishing
     from determined.store.queue import Queue
     from determined.store.registry import Registry
+    from determined.store.report_texts import ReportReader
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
     from determined.store.upkeep import Upkeep
 
@@ -102,6 +103,13 @@ class Store:
         from determined.store.queue import Queue
 
         return Queue(self._database)
+
+    @cached_property
+    def reports(self) -> ReportReader:
+        """The queries that read the reports of trials for charts."""
+        from determined.store.report_texts import ReportReader
+
+        return ReportReader(self._database)
 
     @cached_property
     def upkeep(self) -> Upkeep:

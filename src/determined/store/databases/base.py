@@ -22,6 +22,7 @@ class Database(Protocol):
     identity: str  # the type of an auto-incremented id column
     like: str  # the operator for case-insensitive pattern matching
     contains: str  # the condition that `{column}` contains a text, case-sensitive
+    join_texts: str  # the aggregate function that joins texts with a separator
 
     def transaction(self, *, exclusive: bool = False) -> AbstractContextManager[None]:
         """Return a context manager that commits at the end of the block, or rolls back if it raises.
@@ -40,6 +41,11 @@ class Database(Protocol):
 
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
         """Insert rows with `INSERT INTO {into} VALUES ... ON CONFLICT {on_conflict}`."""
+        ...
+
+    @property
+    def file_identity(self) -> str:
+        """A text that changes when the file of this database is replaced by another one; empty for a server."""
         ...
 
     def tables(self) -> set[str]:

@@ -349,8 +349,14 @@ ALTER TABLE attempts ADD COLUMN git_commit TEXT;
 ALTER TABLE attempts ADD COLUMN exit_code INTEGER;
 """
 
+# Stamps of a trial's reports, by which caches notice that they are outdated; see `store/report_texts.py`.
+_SEVENTH = """
+ALTER TABLE trials ADD COLUMN changes BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN rewrites BIGINT NOT NULL DEFAULT 0;
+"""
+
 # Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH]
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

@@ -37,6 +37,7 @@ class SqliteDatabase:
     # SQLite's LIKE ignores case only for ASCII letters; PostgreSQL's ILIKE for all letters.
     like = "LIKE"
     contains = "instr({column}, ?) > 0"
+    join_texts = "group_concat"
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.place = str(path)
@@ -148,6 +149,10 @@ class SqliteDatabase:
             values = [value for row in chunk for value in row]
             self.execute(f"INSERT INTO {into} VALUES {marks} ON CONFLICT {on_conflict}", values)
             chunk = list(islice(remaining, _MOST_VALUES // len(first)))
+
+    @property
+    def file_identity(self) -> str:
+        return "" if self._file is None else "{}-{}".format(*self._file)
 
     def tables(self) -> set[str]:
         with self._translated_errors():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 
 from determined.store.databases.base import Database
@@ -57,12 +58,22 @@ def archive_after(database: Database, trial_id: int, step: int) -> None:
     """Archive the metrics of a trial after a step, where a new attempt resumes and will report them again."""
     # Archived and not deleted: what an abandoned attempt reported can still be shown.
     database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
+    stamp = _new_stamp()
     database.execute(
-        "UPDATE trials SET steps_completed = "
+        "UPDATE trials SET changes = ?, rewrites = ?, steps_completed = "
         "coalesce((SELECT max(step) FROM metrics WHERE trial_id = ? AND archived = 0), 0) WHERE id = ?",
-        [trial_id, trial_id],
+        [stamp, stamp, trial_id, trial_id],
     )
     keep_best(database, trial_id)
+
+
+def _new_stamp() -> int:
+    """Return a number by which a cache recognizes a version of a trial's reports.
+
+    It is random, because a counter would return to the same value in a copy of the store that continues separately. The
+    numbers come from the system: this runs in training programs, whose own random numbers must not change.
+    """
+    return int.from_bytes(os.urandom(8)) >> 1
 
 
 class _Trial:
@@ -75,6 +86,7 @@ class _Trial:
         # If the trial does not exist, the foreign key rejects its rows.
         self._newest_attempt, self._steps_completed = found[0] if found else (0, 0)
         self._reached = 0
+        self._rewrites = False  # whether a report before the last step is written or archived
         self._validated: set[int] = set()
         self._behind: dict[int, float] = {}
 
@@ -84,6 +96,7 @@ class _Trial:
         Also remembers the step for `bring_up_to_date`.
         """
         attempt, step = row.attempt, row.steps_completed or 0
+        self._rewrites |= step < self._steps_completed
         # The common case, reports of the newest attempt, needs no query.
         if attempt != self._newest_attempt and step > self._start_of_newer_attempts(attempt):
             return 1
@@ -94,11 +107,15 @@ class _Trial:
         return 0
 
     def bring_up_to_date(self) -> None:
-        """Update the completed steps and the best validation in the trial's row."""
-        if self._reached > self._steps_completed:
-            self._database.execute(
-                "UPDATE trials SET steps_completed = ? WHERE id = ?", [self._reached, self._trial_id]
-            )
+        """Update the completed steps, the stamps and the best validation in the trial's row."""
+        stamps = {"changes": _new_stamp()}
+        if self._rewrites:
+            stamps["rewrites"] = stamps["changes"]
+        columns = ", ".join(f"{name} = ?" for name in (*stamps, "steps_completed"))
+        self._database.execute(
+            f"UPDATE trials SET {columns} WHERE id = ?",
+            [*stamps.values(), max(self._reached, self._steps_completed), self._trial_id],
+        )
         if self._validated:
             keep_best(self._database, self._trial_id, self._validated)
 
