@@ -62,6 +62,7 @@ def test_all_rows_are_still_there(old_place: str) -> None:
     assert store.metadata(1) == {"mine": 1}
     assert [(log.text, log.level) for log in store.logs(1)] == [("hello", None)]
     assert [request.kind for request in store.requests(1)] == ["pause"]
+    assert all(version.changes and version.rewrites for version in store.reports.versions([1, 2]))
     store.close()
 
 

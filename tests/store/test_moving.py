@@ -17,7 +17,7 @@ from determined.errors import StoreError
 from determined.store.maintenance.check import check_store
 from determined.store.moving.exporting import Format, export_store
 from determined.store.moving.importing import Imported, import_store
-from determined.store.open import open_store
+from determined.store.open import open_store, opened_database
 from determined.store.store import Store
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import begin_managed, held_experiment, with_trials
@@ -40,6 +40,12 @@ def export(target: Path, form: Format = "jsonl", experiments: list[int] | None =
 
 def take(source: Path, *, take_over: bool = False) -> Imported:
     return import_store(source, lambda read: None, take_over=take_over)
+
+
+def _stamps(place: str) -> set[tuple[Any, ...]]:
+    """The stamps by which caches recognize the reports of trials that have some."""
+    with opened_database(place) as database:
+        return set(database.execute("SELECT changes, rewrites FROM trials WHERE steps_completed > 0"))
 
 
 def nothing_is_wrong() -> bool:
@@ -72,6 +78,8 @@ def test_to_a_server_and_back(tmp_path: Path, postgres: PostgresServer, monkeypa
     use(monkeypatch, places[2])
     take(second, take_over=True)
     assert rows_of(places[0]) == rows_of(places[1]) == rows_of(places[2])
+    stamps = [_stamps(place) for place in places]
+    assert len(frozenset().union(*stamps)) == sum(map(len, stamps)) > 0
     for place in places[1:]:
         use(monkeypatch, place)
         assert nothing_is_wrong()

@@ -30,6 +30,7 @@ def test_it_opens(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [(row.steps_completed, row.rank) for row in store.metrics(1, archived=True)] == [(5, 0), (6, 0)]
     assert [row.checkpoint_id for row in store.checkpoints(1)] == ["c"]
     assert [line.text for line in store.logs(1)] == ["hello"]
+    assert all(version.changes and version.rewrites for version in store.reports.versions([1, 2]))
     store.close()
     with closing(sqlite3.connect(place)) as connection:
         assert connection.execute(f"SELECT version FROM {VERSION_TABLE}").fetchall() == [(len(MIGRATIONS),)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,9 @@ from determined.config.metric_values import number
 from determined.curves.levels import Floats, Integers
 from determined.store.report_texts import ReportTexts
 
+_orjson: Any
 try:
-    import orjson as _orjson
+    _orjson = importlib.import_module("orjson")
 except ImportError:  # it comes with the extra `ui`
     _orjson = None
 
@@ -72,8 +74,9 @@ def _parsed(page: ReportTexts) -> _Page:
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
         steps, ranks, times, bodies = steps[order], ranks[order], times[order], [bodies[place] for place in order]
-    # Truth values would become numbers in an array.
-    matrix = None if "true" in page.bodies or "false" in page.bodies else _matrix(bodies)
+    # Truth values would become numbers in an array. With the colon, a metric called "true_positives" is none.
+    booleans = any(text in page.bodies for text in (": true", ":true", ": false", ":false"))
+    matrix = None if booleans else _matrix(bodies)
     return _Page(steps, ranks, times, bodies, matrix)
 
 

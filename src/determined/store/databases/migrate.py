@@ -11,6 +11,7 @@ from determined.errors import StoreVersionError
 from determined.store.databases.base import Database
 from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
 from determined.store.process import Process, is_running
+from determined.store.sql.stamps import stamp_trials_without
 
 
 def migrate(database: Database, *, is_copy: bool = False) -> None:
@@ -38,6 +39,8 @@ def migrate(database: Database, *, is_copy: bool = False) -> None:
         if "store_identity" in database.tables() and not database.execute("SELECT 1 FROM store_identity"):
             # Distinguishes this store from others that use the same checkpoint storage.
             database.execute("INSERT INTO store_identity (uuid) VALUES (?)", [str(uuid.uuid4())])
+        if version:
+            stamp_trials_without(database)
         database.execute(f"UPDATE {VERSION_TABLE} SET version = ?", [len(MIGRATIONS)])
 
 

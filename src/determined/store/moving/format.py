@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from determined.errors import StoreError
@@ -15,6 +15,8 @@ VERSION = 1
 
 # Not exported: the queue, the identity of the store, and checkpoints being published concern this store only.
 _STAY = ("queue", "store_identity", "publishing")
+# Nor are the stamps of a trial's reports. An import sets new ones, because the reports of an export may be different.
+_STAMPS = ("changes", "rewrites")
 
 
 @dataclass(frozen=True)
@@ -55,4 +57,7 @@ def read_header(value: Any, place: str) -> Header:
 
 def moved_tables() -> dict[str, Table]:
     """Return the exported tables in the order they are written: each after those that it refers to."""
-    return {name: table for name, table in all_tables().items() if name not in _STAY}
+    tables = {name: table for name, table in all_tables().items() if name not in _STAY}
+    trials = tables["trials"]
+    columns = tuple(column for column in trials.columns if column.name not in _STAMPS)
+    return tables | {"trials": replace(trials, columns=columns)}

@@ -18,6 +18,7 @@ from determined.store.moving.json_lines import read_json_lines
 from determined.store.moving.reading_store import Rows
 from determined.store.moving.row_checks import checked_row
 from determined.store.open import opened_database
+from determined.store.sql.stamps import stamp_trials_without
 
 _MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
@@ -83,6 +84,7 @@ def import_store(
             read += len(rows)
             progress(read)
         arrival.finish()
+        stamp_trials_without(database)
         contradictions = [str(finding) for finding in broken_rules(database) if finding not in before]
         if contradictions:
             raise StoreError(f"{place} is inconsistent, and nothing was imported: {contradictions[0]}")

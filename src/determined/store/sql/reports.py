@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 
 from determined.store.databases.base import Database
 from determined.store.rows import MetricRow, Row
 from determined.store.sql.best import keep_best
 from determined.store.sql.columns import text
+from determined.store.sql.stamps import new_stamp
 
 _METRICS = "metrics (trial_id, metric_group, step, rank, attempt, sequence, archived, body, reported)"
 
@@ -58,22 +58,13 @@ def archive_after(database: Database, trial_id: int, step: int) -> None:
     """Archive the metrics of a trial after a step, where a new attempt resumes and will report them again."""
     # Archived and not deleted: what an abandoned attempt reported can still be shown.
     database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
-    stamp = _new_stamp()
+    stamp = new_stamp()
     database.execute(
         "UPDATE trials SET changes = ?, rewrites = ?, steps_completed = "
         "coalesce((SELECT max(step) FROM metrics WHERE trial_id = ? AND archived = 0), 0) WHERE id = ?",
         [stamp, stamp, trial_id, trial_id],
     )
     keep_best(database, trial_id)
-
-
-def _new_stamp() -> int:
-    """Return a number by which a cache recognizes a version of a trial's reports.
-
-    It is random, because a counter would return to the same value in a copy of the store that continues separately. The
-    numbers come from the system: this runs in training programs, whose own random numbers must not change.
-    """
-    return int.from_bytes(os.urandom(8)) >> 1
 
 
 class _Trial:
@@ -108,7 +99,7 @@ class _Trial:
 
     def bring_up_to_date(self) -> None:
         """Update the completed steps, the stamps and the best validation in the trial's row."""
-        stamps = {"changes": _new_stamp()}
+        stamps = {"changes": new_stamp()}
         if self._rewrites:
             stamps["rewrites"] = stamps["changes"]
         columns = ", ".join(f"{name} = ?" for name in (*stamps, "steps_completed"))
