@@ -42,6 +42,7 @@ def main(arguments: list[str]) -> int:
     info = get_cluster_info()
     os.environ.update(worker_environment(info, os.environ, has_gpus=_gpu_count() > 0))
     torchrun = torchrun_options(info, slots=_slots(info))
+    # Every worker is wrapped, so that the engine can tell the lines of the ranks apart.
     worker = [sys.executable, "-m", "determined.launch.wrap_rank", "RANK", "--", *command]
     return _run([*torchrun, *options, "--no-python", *worker])
 
@@ -51,6 +52,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     options: list[str] = []
     rest = arguments
     if arguments and arguments[0].startswith("-") and arguments[0] != "--trial":
+        # Otherwise it is unknown where the options of torchrun end.
         if "--" not in arguments:
             raise UsageError("options for torchrun must be followed by `--` and the script")
         position = arguments.index("--")
@@ -76,8 +78,10 @@ def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
             *options,
             "--nnodes=1",
             "--rdzv-backend=c10d",
+            # Port 0: the system chooses a free one, so that several jobs on a machine do not collide.
             "--rdzv-endpoint=127.0.0.1:0",
             f"--rdzv-id={uuid.uuid4()}",
+            # Not reachable from other machines.
             "--local-addr=127.0.0.1",
         ]
     return [
@@ -85,6 +89,7 @@ def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
         f"--nnodes={len(info.container_addrs)}",
         f"--node-rank={info.container_rank}",
         f"--master-addr={info.container_addrs[0]}",
+        # The default of Determined's own launcher.
         f"--master-port={os.environ.get('C10D_PORT', '29400')}",
     ]
 
@@ -147,9 +152,11 @@ def _run(torchrun_arguments: list[str]) -> int:
     try:
         # Without a directory for its logs torchrun makes one, where the workers report errors, and leaves it behind.
         with tempfile.TemporaryDirectory(prefix="torchelastic_") as directory:
+            # The user may have chosen a directory.
             arguments.log_dir = arguments.log_dir or directory
             torchrun.run(arguments)
     except ChildFailedError as error:
+        # The launcher's last line names the rank: the runner takes the reason of the failure from its log.
         rank, failure = error.get_first_failure()
         sys.stderr.write(f"the worker of rank {rank} failed first, with exit code {failure.exitcode}\n")
         return _exit_code(failure.exitcode)
@@ -161,6 +168,7 @@ def _run(torchrun_arguments: list[str]) -> int:
 
 def _forward(number: int, _frame: object) -> None:
     """Send a signal to all child processes."""
+    # Imported in the handler, which runs seldom.
     import psutil
 
     for child in psutil.Process().children():

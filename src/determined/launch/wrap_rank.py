@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
         return 2
     rank = find_rank(arguments[0], os.environ)
     parent = os.getppid()
+    # SIGTERM: this process still has to end the command.
     _die_with_parent(signal.SIGTERM)
     pipe = subprocess.PIPE if redirect else None
     # In a separate process group: a signal to our group must not reach the command twice, directly and forwarded.
@@ -42,11 +43,13 @@ def main(arguments: list[str]) -> int:
         arguments[1:], stdout=pipe, stderr=pipe, preexec_fn=_become_worker if os.name == "posix" else None
     )
 
+    # A timer and not a sleep: a signal handler must return at once.
     killing = threading.Timer(_GRACE_SECONDS, process.kill)
     killing.daemon = True
 
     def forward(number: int, _frame: object) -> None:
         """Send a signal to the command, and kill the command later if the launcher has exited."""
+        # `ident` is set once the thread was started; a timer can be started only once.
         if killing.ident is not None:  # started already: PDEATHSIG is sent for each thread of the launcher that ends
             return
         process.send_signal(number)
@@ -57,6 +60,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(getattr(signal, name), forward)
     prefix = f"[rank={rank}] ".encode()
     copies = [
+        # Two threads, because a program that fills one pipe would block while the other is read.
         threading.Thread(target=_copy_lines, args=(source.fileno(), target, prefix), daemon=True)
         for source, target in ((process.stdout, 1), (process.stderr, 2))
         if source is not None
@@ -82,6 +86,7 @@ def find_rank(spec: str, env: Mapping[str, str]) -> int:
 def split_lines(pending: bytes, block: bytes) -> tuple[list[bytes], bytes]:
     """Return the complete lines and the incomplete rest. A carriage return also ends a line."""
     *lines, rest = _LINE_END.split(pending + block)
+    # A line that never ends is passed on in pieces.
     if len(rest) >= _BLOCK:
         return [*lines, rest], b""
     return lines, rest
@@ -91,6 +96,7 @@ def _copy_lines(source: int, target: int, prefix: bytes) -> None:
     """Copy lines from one file descriptor to another with a prefix."""
     pending = b""
     while block := os.read(source, _BLOCK):
+        # A line end may be split between two blocks.
         if pending.endswith(b"\r") and block.startswith(b"\n"):
             pending = pending[:-1]
         lines, pending = split_lines(pending, block)
@@ -110,6 +116,7 @@ def _become_worker() -> None:
     os.setpgid(0, 0)
     # SIGUSR1 requests a stack dump. Ignored by default, because it would kill programs that have no handler for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # SIGKILL, since no process is left that could forward a signal or kill it later.
     _die_with_parent(signal.SIGKILL)
 
 

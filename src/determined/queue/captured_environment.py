@@ -31,11 +31,13 @@ _DEFINED_BY_DAEMON = (
 
 def save_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> None:
     """Store the interpreter and the environment without secrets, in a file that only the owner can read."""
+    # Run variables would make the daemon's runner look like a trial of the run in which the user queued it.
     kept = {
         name: value for name, value in without_run_variables(environment).items() if not _comes_from_daemon(name, value)
     }
     draft = files.surroundings.with_suffix(".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        # The interpreter too: the daemon may run in another virtual environment.
         json.dump({"python": sys.executable, "environment": kept}, file)
         file.flush()
         os.fsync(file.fileno())  # the daemon needs it even after a power failure
@@ -49,6 +51,7 @@ def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> 
         kept = json.loads(files.surroundings.read_text())
         python, variables = str(kept["python"]), {str(name): str(text) for name, text in kept["environment"].items()}
     except FileNotFoundError:
+        # Queued by a version that did not store it.
         return sys.executable, own
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InvalidExperimentException(
@@ -56,6 +59,7 @@ def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> 
         ) from error
     # Only those that are never stored: other variables of the daemon must not leak into the runner.
     secrets = {name: value for name, value in own.items() if _comes_from_daemon(name, value)}
+    # The interpreter may have been deleted since.
     return python if os.access(python, os.X_OK) else sys.executable, {**variables, **secrets}
 
 

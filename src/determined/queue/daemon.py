@@ -35,6 +35,7 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
     daemon that is shutting down is waited for a while.
     """
     deadline = time.monotonic() + _SECONDS_TO_SHUT_DOWN
+    # Only a daemon without trials exits within this time; with trials the caller informs the user.
     while (found := _found_or_started(files, store_place)) == "shutting down" and time.monotonic() < deadline:
         time.sleep(_SECONDS_BETWEEN_POLLS)
     return found
@@ -42,6 +43,7 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
 
 def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
     """Return the state of the running daemon, or start one."""
+    # Looking for a daemon and starting one are one step, so that two commands cannot start two.
     with daemon_start_lock(files):
         lock = take_daemon_lock(files)
         if lock is None:
@@ -49,6 +51,8 @@ def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
         try:
             _start(files, store_place, lock)
         finally:
+            # The daemon has inherited the descriptor and with it the
+            # lock, which stays locked as long as any copy is open.
             os.close(lock)
     return "started"
 
@@ -56,10 +60,13 @@ def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
 def _start(files: QueueFiles, store_place: str, lock: int) -> None:
     """Start `det queue serve` in a separate session, so that closing a terminal does not end it."""
     daemon = [sys.executable, "-c", DET, "queue", "serve", "--lock", str(lock)]
+    # Readable as well, because the daemon shortens its own log.
     descriptor = os.open(files.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
         done = subprocess.run(
+            # Isolated and without site: this process only starts another one, and should do it fast.
             [sys.executable, "-I", "-S", "-c", _DOUBLE_FORK, str(lock), *daemon],
+            # A daemon that is started inside a trial must not pass the trial's variables to its runners.
             env={**without_run_variables(os.environ), "DET_STORE": store_place},
             cwd=files.directory,  # the caller's working directory may be deleted while the daemon runs
             stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ import time
 
 from determined.plural import counted
 
+# No other program rotates this log, so it limits itself and keeps its last lines.
 _MOST_BYTES = 1 << 20
 _KEPT_BYTES = 1 << 16
 
@@ -28,6 +29,7 @@ class DaemonLog:
         try:
             self._shorten()
             os.write(self._descriptor, line.encode(errors="backslashreplace"))
+        # A daemon must not end because its log cannot be written.
         except OSError:
             self._lost += 1
         else:
@@ -39,4 +41,5 @@ class DaemonLog:
         if size > _MOST_BYTES:
             end = os.pread(self._descriptor, _KEPT_BYTES, size - _KEPT_BYTES)
             os.ftruncate(self._descriptor, 0)  # O_APPEND makes the next write start at the new end
+            # The first line is cut by the position, so it is dropped.
             os.write(self._descriptor, end.partition(b"\n")[2])

@@ -32,6 +32,7 @@ class DaemonStore:
     def open(self) -> Store:
         """Open the store and remember which file it is."""
         self._store = open_store(self._place)
+        # After opening, which may create the file.
         self._file = _file_of(self._place)
         return self._store
 
@@ -47,10 +48,13 @@ class DaemonStore:
                 raise StoreUnavailable(f"the store file {self._place} does not exist")
             done = act(self._store or self.open())
         except StoreUnavailable as error:
+            # The connection is broken; the next query opens a new one.
             self._close()
+            # Logged once for each outage.
             if self._unavailable_since is None:
                 self._unavailable_since = time.monotonic()
                 self._say(f"{error}; retrying")
+            # Without runners nothing is lost if the daemon exits: the queue stays in the store.
             elif not without_limit and time.monotonic() - self._unavailable_since > patience():
                 raise
             return None
@@ -62,6 +66,7 @@ class DaemonStore:
 
         The open file is then no longer the store, even if it is readable.
         """
+        # A missing file is an outage, not a replacement: a backup may be about to be moved there.
         return _file_of(self._place) not in (None, self._file)
 
     def reopen(self) -> None:

@@ -10,6 +10,7 @@ from determined.optional import require
 from determined.store.databases.location import shown
 from determined.store.process import this_user
 
+# Spellings of the same server; a socket counts as this machine, too.
 _THIS_MACHINE = ("", "localhost", "127.0.0.1", "::1")
 
 
@@ -23,6 +24,8 @@ def database_of(url: str) -> str:
     host = str(found.get("host") or found.get("hostaddr") or os.environ.get("PGHOST", ""))
     if host in _THIS_MACHINE or host.startswith(("/", "@")):  # the directory or abstract name of a Unix socket
         host = "localhost"
+    # libpq reads the same variables if the URL has no value.
     port = found.get("port") or os.environ.get("PGPORT") or 5432
     user = found.get("user") or os.environ.get("PGUSER") or this_user()
+    # libpq's default is the database with the name of the user.
     return f"{host.lower()}:{port}/{found.get('dbname') or os.environ.get('PGDATABASE') or user}"

@@ -79,6 +79,7 @@ class Dispatcher:
     def update(self) -> None:
         """Handle exits, read the queue, and assign slots; do what is possible while the store is unavailable."""
         self._query(self._read_queue)
+        # Runners of a killed daemon only exit and none is added, so this is checked only until then.
         if self._may_assign_slots or self._query(self._check_old_runners):
             self._assign_slots()
 
@@ -87,6 +88,7 @@ class Dispatcher:
         for key, _ in self._selector.select(seconds):
             runner: QueueRunner = key.data
             if not runner.read():
+                # A closed connection is readable in every round and would keep the loop busy.
                 self._stop_listening(runner)
 
     def has_work(self, store: Store) -> bool:
@@ -110,6 +112,7 @@ class Dispatcher:
     def wait_for_exits(self) -> None:
         """Wait a moment for each runner to exit, and forget those that did."""
         for order, runner in list(self._runners.items()):
+            # Short, because runners exit in any order.
             if runner.wait(0.1):
                 del self._runners[order]
 
@@ -131,6 +134,7 @@ class Dispatcher:
         for order, runner in list(self._runners.items()):
             code = runner.ended()
             if code is not None:
+                # Handled before the queue is read: an experiment that ended is no longer in it.
                 self._handle_exit(store, runner, code)
                 del self._runners[order]
         entries = store.queue.entries(self._host, self._owner)
@@ -138,6 +142,7 @@ class Dispatcher:
         present = {entry.order for entry in entries} | set(self._runners)
         self._demands = {order: demand for order, demand in self._demands.items() if order in present}
         self._held_elsewhere &= present
+        # Entries that left the queue must not leave anything behind: a daemon may run for months.
         self._retries.keep_only(present)
 
     def _can_run(self, store: Store, entry: Entry) -> bool:
@@ -150,6 +155,7 @@ class Dispatcher:
                 experiment = _experiment(store, entry)
                 if experiment is None:
                     return False
+                # Never more than the machine has, or the experiment would wait forever.
                 most = min(self._slots, entry.slots or self._slots)
                 self._demands[entry.order] = slot_demand_of(StoredConfig(experiment.config), most)
             needed = self._demands[entry.order].slots_per_trial
@@ -164,6 +170,7 @@ class Dispatcher:
             with self._removing_on_error(store, entry):
                 experiment = _experiment(store, entry)
                 if experiment is not None and experiment.holder is not None and is_running(experiment.holder.process):
+                    # One such runner is enough: its slots are unknown to this daemon.
                     self._wait_for_holder(entry, experiment.holder)
                     return False
         self._may_assign_slots = True
@@ -197,6 +204,7 @@ class Dispatcher:
             self._stop_listening(runner)
             runner.connection.close()
         known = store.queue.find(number)
+        # Another entry means that the experiment was queued again, which is handled on its own.
         if known is None or known.order != entry.order:
             self._say(f"experiment {number}: done")
             return
@@ -207,12 +215,14 @@ class Dispatcher:
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return
+        # It stays in the queue: the daemon is shutting down, or slots were taken from it.
         if runner.was_asked_to_pause:
             return
         if holder is not None and is_holder_alive(holder, runner.holder_before):
             self._wait_for_holder(entry, holder)
             return
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        # By its run time: a runner that worked for a while starts with the short pause again.
         pause = self._retries.failed(entry.order, time.monotonic() - runner.started)
         if pause is not None:
             self._say(f"experiment {number}: the runner ended {how}; starting it again in {pause:g} s")
@@ -226,6 +236,7 @@ class Dispatcher:
         """Remove an experiment from the queue if the block raises, so that its error does not end the daemon."""
         try:
             yield
+        # Not a fault of the experiment.
         except StoreUnavailable:
             raise
         except _BROKEN_EXPERIMENT as error:
@@ -264,12 +275,14 @@ class Dispatcher:
         for entry in self._entries:
             runner = self._runners.get(entry.order)
             waits = self._retries.seconds_left(entry.order) > _SHORT_PAUSE or self._waits_for_holder(entry)
+            # Two runners of one experiment would compete for its lease.
             if runner is None and (waits or entry.experiment_id in with_runner):
                 continue
             demands.append(self._demand(entry, runner))
         listed = {entry.order for entry in self._entries}
         for order, runner in self._runners.items():
             if order not in listed:  # removed from the queue and about to exit, but its slots are not free yet
+                # It gets no more slots (wants 0), but those it holds must not be given away.
                 demands.append(Demand(order, LOWEST_PRIORITY, 1, 0, runner.has))
         by_order = {runner.entry.order: runner.entry.experiment_id for runner in self._runners.values()}
         by_order |= {entry.order: entry.experiment_id for entry in self._entries}
@@ -282,6 +295,7 @@ class Dispatcher:
                 self._ask_to_pause(runner)
         for entry in self._entries:
             due = entry.order not in self._runners and self._retries.seconds_left(entry.order) <= 0
+            # A runner without slots would only occupy memory.
             if due and shares.get(entry.order):
                 self._query(partial(self._start, entry, shares[entry.order]))
 
@@ -312,6 +326,7 @@ class Dispatcher:
                 return
             try:
                 runner = QueueRunner(entry, experiment, self._store_place, self._slots)
+            # A failed start is retried like a failed runner, since the limit may be temporary.
             except OSError as error:  # for example the limit on processes
                 pause = self._retries.failed(entry.order, 0.0)
                 if pause is None:
@@ -320,6 +335,7 @@ class Dispatcher:
             self._held_elsewhere.discard(entry.order)
             self._runners[entry.order] = runner
             self._selector.register(runner.connection, selectors.EVENT_READ, runner)
+            # The first grant is sent at once, so that trials start as soon as the runner is ready.
             runner.grant(slots)
             self._say(f"experiment {entry.experiment_id}: process {runner.pid} runs it")
 
@@ -329,6 +345,7 @@ class Dispatcher:
         runner.ask_to_pause()
 
     def _stop_listening(self, runner: QueueRunner) -> None:
+        # Twice unregistered would raise: both a closed connection and an exit lead here.
         if runner.connection in self._selector.get_map():
             self._selector.unregister(runner.connection)
 
@@ -343,5 +360,6 @@ def _experiment(store: Store, entry: Entry) -> Experiment | None:
     except StoreError:
         if store.queue.find(entry.experiment_id) is None:
             return None
+        # The entry exists without its experiment: the store is inconsistent, and the error is shown.
         raise
     return experiment if has_files_here(experiment) else None

@@ -26,7 +26,9 @@ class QueueFiles:
     @classmethod
     def of(cls, store_place: str) -> QueueFiles:
         """Return the files for a store. Each machine has its own daemon, so the name includes the host."""
+        # Links and spellings of one store must lead to the same daemon.
         place = database_of(store_place) if places.is_postgres(store_place) else os.path.realpath(store_place)
+        # Hashed, because a path or a URL is no file name, and a URL may hold a user name.
         name = hashlib.sha256(f"{socket.gethostname()}\0{place}".encode()).hexdigest()[:16]
         return cls(paths.queue_dir(), name)  # not created before a write, because the disk may be read-only
 
@@ -81,6 +83,7 @@ def take_daemon_lock(files: QueueFiles) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
+    # BaseException: an interrupted command must not keep the descriptor, and with it the lock.
     except BaseException:
         os.close(descriptor)
         raise

@@ -17,6 +17,7 @@ def is_running_or_queued(store: Store, store_place: str, experiment: Experiment)
 
     Processes on other hosts and queues of other users cannot be checked, so the stored state is trusted.
     """
+    # A standalone run has no runner; its own processes record their state.
     if experiment.by_hand or has_runner(experiment):
         return True
     entry = store.queue.find(experiment.id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
+# Five times longer each time: short faults pass quickly, and a broken experiment is given up after half a minute.
 PAUSES = (1.0, 5.0, 25.0)  # seconds after the first, second and third consecutive failure; the fourth is final
 _SECONDS_OF_SUCCESS = 60.0  # a runner that ran at least this long resets the count of consecutive failures
 
@@ -21,6 +22,7 @@ class RestartBackoff:
 
         Return the seconds until the next start, or None to give up.
         """
+        # The failure is not connected with earlier ones.
         before = 0 if seconds >= _SECONDS_OF_SUCCESS else self._failures.get(order, 0)
         self._failures[order] = before + 1
         if before >= len(PAUSES):

@@ -33,6 +33,7 @@ class QueueRunner:
     def __init__(self, entry: Entry, experiment: Experiment, store_place: str, slots: int) -> None:
         self.entry = entry
         self.holder_before = experiment.holder
+        # A new runner has not been granted slots yet; its time without slots counts from here.
         self.started = self._had_slots = time.monotonic()
         self.was_asked_to_pause = False
         self._wanted: list[tuple[float, int]] = []  # (end time, number of slots wanted); the newest ends at infinity
@@ -46,11 +47,14 @@ class QueueRunner:
         descriptor = os.open(files.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with open(descriptor, "ab") as output, ExitStack() as on_failure:
             self.connection, theirs = socket.socketpair()
+            # If the process cannot be started, the connection is closed again.
             on_failure.callback(self.connection.close)
+            # The daemon must never wait for a single runner.
             self.connection.setblocking(False)
             options = ["--slots", str(slots), "--granted-by", str(theirs.fileno())]
             if entry.max_trials is not None:
                 options += ["--max-trials", str(entry.max_trials)]
+            # Only the child may hold its end: otherwise the daemon would not notice that it exited.
             with theirs:
                 self._process = subprocess.Popen(
                     [python, "-c", DET, "experiment", "activate", str(entry.experiment_id), *options],
@@ -77,6 +81,7 @@ class QueueRunner:
         """
         recently = time.monotonic() - _SECONDS_DEMAND_IS_KEPT
         self._wanted = [(until, count) for until, count in self._wanted if until >= recently]
+        # The maximum, so that a short dip is ignored.
         return max((count for _, count in self._wanted), default=None)
 
     @property
@@ -90,6 +95,7 @@ class QueueRunner:
 
         Earlier grants that the runner may not have read yet are included.
         """
+        # Slots in use come first, because a smaller share keeps the first ones.
         own = sorted(self.granted, key=lambda number: (number not in self._uses, number))
         others = {*self._uses, *(number for grant in self._sent.values() for number in grant)} - set(own)
         return (*own, *sorted(others))
@@ -103,6 +109,7 @@ class QueueRunner:
             # Does not block: a few bytes always fit in the socket's buffer unless the runner has long stopped reading.
             self.connection.sendall(json.dumps({"grant": sorted(slots), "number": number}).encode() + b"\n")
         except OSError:
+            # The grant is not recorded, since nothing was sent.
             return  # the runner is about to exit
         self._sent[number] = tuple(slots)
 
@@ -113,6 +120,7 @@ class QueueRunner:
                 data = self.connection.recv(_MOST_BYTES)
             except BlockingIOError:
                 return True
+            # A runner that was killed resets the connection.
             except OSError:
                 return False
             if not data:
@@ -122,6 +130,7 @@ class QueueRunner:
                 message = json.loads(line)
                 self._uses, self._seen = tuple(message["uses"]), message["seen"]
                 self._record_demand(message["wants"])
+                # Grants before the last one that it has read cannot take effect any more.
                 self._sent = {number: grant for number, grant in self._sent.items() if number >= self._seen}
 
     def _record_demand(self, wants: int) -> None:
@@ -136,6 +145,7 @@ class QueueRunner:
         if code is None:
             return None
         self._ended = self._ended or time.monotonic()
+        # Only after a kill: a runner that exits normally has waited for its trials.
         if code < 0 and time.monotonic() - self._ended < _SECONDS_FOR_TRIALS_TO_END:
             return None
         return code

@@ -45,11 +45,13 @@ def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] =
     """
     ranked = sorted(demands, key=lambda demand: demand.rank)
     shares = _shares(ranked, slots, slots - len(unavailable))
+    # Slots that are still in use elsewhere cannot be granted, even if they were taken back.
     taken = {number for demand in ranked for number in demand.has}.union(unavailable)
     free = [number for number in range(slots) if number not in taken]
     given: dict[int, tuple[int, ...]] = {}
     for demand in ranked:
         share = shares[demand.order]
+        # Slots that it has come first, so that trials are not moved without need.
         within_reach = (*demand.has[:share], *free)
         own = within_reach[: demand.usable_slots(min(share, len(within_reach)))]
         given[demand.order] = own
@@ -72,5 +74,6 @@ def _shares(ranked: Sequence[Demand], slots: int, available: int) -> dict[int, i
                 more = demand.usable_slots(min(wanted, shares[demand.order] + left)) - shares[demand.order]
                 shares[demand.order] += more
                 left -= more
+            # From the first experiment that lacks slots on, no experiment behind it gets more.
             closed = closed or shares[demand.order] < wanted
     return shares

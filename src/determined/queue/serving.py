@@ -38,6 +38,7 @@ class Daemon:
         self._store = DaemonStore(store_place, say)
         self._dispatcher = Dispatcher(store_place, self._store, slots, say)
         self._signal: int | None = None
+        # The start for people, by the clock; idle time by the monotonic one, which cannot jump.
         self._since, self._last_busy = time.time(), time.monotonic()
         self._status: Status | None = None
         self._status_failed = False  # the status file could not be written, which was logged once
@@ -54,6 +55,7 @@ class Daemon:
                 if self._store.was_replaced():
                     self._say(f"the store file {self._store_place} was replaced: reading the new one")
                     self._store.reopen()
+                    # After the new store is open: its queue is read in the next step.
                     self._dispatcher.reset()
                 self._dispatcher.update()
                 self._publish_status()
@@ -72,6 +74,7 @@ class Daemon:
 
     def _is_idle(self) -> bool:
         """Return whether there has been nothing to do for the idle time."""
+        # An unavailable store may hold entries, so the daemon waits for it.
         if not self._dispatcher.is_empty or self._store.is_unavailable:
             self._last_busy = time.monotonic()
             return False
@@ -83,6 +86,7 @@ class Daemon:
         It holds the start lock meanwhile, so no process can add an experiment and find this daemon in between.
         """
         with daemon_start_lock(self._files):
+            # A store that was just replaced has another queue, which has not been read yet.
             if self._store.was_replaced() or self._dispatcher.has_work(store):
                 return False
             self._unlock()
@@ -104,13 +108,16 @@ class Daemon:
         """
         assert self._signal is not None
         name, self._signal = signal.Signals(self._signal), None
+        # Published first, so that commands which add an experiment know that it will not be started now.
         self._publish_status(leaving=True)
         runners = counted(self._dispatcher.runner_count, "runner")
         self._say(f"{name.name}: asked {runners} to let their trials save and to exit")
         self._dispatcher.pause_all()
+        # A second signal ends the wait: the runners notice the closed connection and save without the daemon.
         while self._dispatcher.runner_count and self._signal is None:
             self._dispatcher.wait_for_exits()
             self._publish_status(leaving=True)
+        # For the exit code, by which a service manager sees that it was stopped.
         self._signal = name
 
     def _publish_status(self, *, leaving: bool = False) -> None:

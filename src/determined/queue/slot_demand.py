@@ -20,5 +20,6 @@ def slot_demand_of(config: StoredConfig, most: int) -> SlotDemand:
     """Return the slots that a configuration asks for, limited to `most`."""
     settings = settings_of(config)
     trials = [settings.max_trials, config.searcher.max_concurrent_trials]
+    # 0 and None mean no limit.
     limits = [count * settings.slots_per_trial for count in trials if count]
     return SlotDemand(settings.slots_per_trial, min([*limits, settings.max_slots or most, most]))

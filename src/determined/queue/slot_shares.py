@@ -31,6 +31,7 @@ class SlotShares:
         Assigning is repeated without the slots that turn out to be held by other processes.
         """
         unavailable: set[int] = set()
+        # Each round excludes at least one more slot, so that it ends.
         while True:
             shares = grants(demands, self.count, unavailable)
             missing = self._take(shares, experiments)
@@ -40,6 +41,7 @@ class SlotShares:
         self.unavailable = frozenset(unavailable)
         used = {number for numbers in shares.values() for number in numbers}
         used.update(number for demand in demands for number in demand.has)
+        # Released only when no job uses them any more, including trials that are still saving.
         self._locks.release(set(self._locks.held) - {self._names[number] for number in used})
         return shares
 
@@ -55,7 +57,9 @@ class SlotShares:
     def _take(self, shares: Mapping[int, tuple[int, ...]], experiments: Mapping[int, int]) -> set[int]:
         """Lock these slots and return those that other processes hold. Slots that are already locked are unaffected."""
         wanted = {number: experiments[order] for order, numbers in shares.items() for number in numbers}
+        # A slot without a name (a CPU slot beyond the number of CPUs) needs no lock.
         news = {number for number in wanted if self._names[number] not in self._locks.held and self._names[number]}
+        # Another process is waiting for slots; what it is about to lock must not be taken.
         if news and not self._locks.begin_turn():
             return news
         missing = set()

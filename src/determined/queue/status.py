@@ -38,9 +38,11 @@ def write_status(files: QueueFiles, status: Status) -> None:
 
 def daemon_is_running(files: QueueFiles) -> bool:
     """Return whether a daemon is running, which is the case if the lock is held."""
+    # No lock file, no daemon: nothing is created only to look.
     if not files.lock.exists():
         return False
     try:
+        # Under the start lock, since probing takes the lock for a moment.
         with daemon_start_lock(files):
             descriptor = take_daemon_lock(files)
     except OSError as error:
@@ -61,6 +63,7 @@ def _is_locked(path: Path) -> bool:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # A shared lock, which a read-only descriptor can take.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

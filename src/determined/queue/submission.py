@@ -51,6 +51,7 @@ def add(
         _add(store, lease, priority, slots, max_trials)
     finally:
         store.experiments.release(lease)
+    # After the lease was released, or the daemon could not start the experiment.
     return ensure_daemon(QueueFiles.of(store_place), store_place)
 
 
@@ -62,6 +63,7 @@ def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
     except ExperimentHeld:
         if _request_continue(store, experiment_id):
             return "serving"
+        # It was paused meanwhile: its runner releases the lease now.
         lease = _acquire(store, experiment_id)
     try:
         if store.queue.find(experiment_id) is None:
@@ -77,6 +79,7 @@ def resume(store: Store, store_place: str) -> tuple[list[Entry], DaemonState | N
     The state is None if the queue is empty.
     """
     entries = store.queue.entries(socket.gethostname(), this_user())
+    # No daemon is started for an empty queue.
     return entries, ensure_daemon(QueueFiles.of(store_place), store_place) if entries else None
 
 
@@ -110,6 +113,7 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
         raise
     store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
     if store.experiments.requests(experiment.id, experiment.last_request):
+        # Requests are handled in order, so that the newest one wins.
         store.experiments.request(experiment.id, "activate")  # overrides a pause request that no runner has handled
 
 
@@ -120,6 +124,7 @@ def _acquire(store: Store, experiment_id: int) -> Lease:
     """
     deadline = time.monotonic() + _SECONDS_TO_RELEASE_LEASE
     while True:
+        # No pause is needed: acquiring watches the lease for a few seconds.
         try:
             return store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
         except ExperimentHeld:
@@ -134,6 +139,7 @@ def _request_continue(store: Store, experiment_id: int) -> bool:
     deadline = time.monotonic() + _SHORT_WATCH
     while time.monotonic() < deadline:
         experiment = store.experiments.get(experiment_id)
+        # Too late: the runner has paused it and is about to exit.
         if experiment.state == "PAUSED":
             return False
         if experiment.last_request >= number:
@@ -165,4 +171,5 @@ def _check_extension(experiment: Experiment, max_trials: int) -> None:
         raise InvalidExperimentException(
             f"searcher.max_trials: expected more than the present {present}, got {max_trials}"
         )
+    # On a new searcher, because nothing may change before it is certain.
     build(config.searcher, config.hyperparameters, experiment.seed).on_event(Extended(max_trials))

@@ -79,7 +79,7 @@ class HookEnvironment:
                 f"startup-hook.sh needs a virtual environment, and {sys.executable} has no module venv: "
                 f"install it (Debian: apt install python3-venv), {_SKIP}"
             ) from None
-        # What an interrupted or outdated hook installed must not be found.
+        # Packages that an interrupted or outdated hook installed must not be found.
         for old in (self.root, self.directory / "user"):
             shutil.rmtree(old, ignore_errors=True)
         try:

@@ -113,7 +113,7 @@ def _run(
                     if stopped():
                         raise HookStopped
                     _write(_wait_for_lines(stream, process), mask, file)
-                # What was written between the last poll and the exit.
+                # The rest was written between the last poll and the exit.
                 _write(stream.read_all(), mask, file)
             finally:
                 terminate(process)
