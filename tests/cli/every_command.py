@@ -49,6 +49,7 @@ WORKLOADS = (
     *("Validation Metric: accuracy", "Validation Metric: loss"),
 )
 TRIALS = ("Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches")
+DECISIONS = ("#", "Trial ID", "Decision", "Reason")
 CHECKPOINTS = ("Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size")
 TRIAL = ("Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended")
 WORKLOADS_OF_TRIAL = (
@@ -78,6 +79,7 @@ COMMANDS: dict[str, Case] = {
     "experiment compare": Case("{experiment}", tables=COMPARED),
     "experiment config": Case("{experiment}"),
     "experiment list-trials": Case("{experiment}", tables=(TRIALS,)),
+    "experiment decisions": Case("{experiment}", tables=(DECISIONS,)),
     "experiment list-checkpoints": Case("{experiment}", tables=(CHECKPOINTS,)),
     "experiment logs": Case("{experiment}", form="lines"),
     "experiment pause": Case("{idle}", store="writes"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from determined.searchers.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,11 @@ class Searcher(Protocol):
     def start(self) -> list[Action]: ...
 
     def on_event(self, event: Event) -> list[Action]: ...
+
+    @property
+    def comparisons(self) -> Sequence[Comparison]:
+        """The comparisons made for the last event, in their order: they explain its actions."""
+        ...
 
     def waits_for(self, number: int) -> frozenset[int]:
         """Return the trials that entered the present rung of this trial before it and have no result there yet."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from determined.searchers.base import Action, Create, Event, Exited, Extended, Reopened, Validated
+from determined.searchers.comparison import Comparison
 from determined.searchers.latest import Latest
 from determined.searchers.pool import Pool
 from determined.searchers.sources import Outcome, TrialSource
@@ -13,6 +14,8 @@ from determined.searchers.sources import Outcome, TrialSource
 
 class FreeRunningSearcher:
     """Creates trials up to the limits of its pool and never stops one."""
+
+    comparisons: tuple[Comparison, ...] = ()
 
     def __init__(self, source: TrialSource, pool: Pool) -> None:
         self._source, self._pool = source, pool

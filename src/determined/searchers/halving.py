@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended, Reopened
 from determined.searchers.brackets import Bracket, next_bracket
+from determined.searchers.comparison import Comparison
 from determined.searchers.latest import Latest
 from determined.searchers.pool import Pool
 from determined.searchers.rung import WORST, Rung
@@ -55,6 +56,7 @@ class Halving(ABC):
         self._source, self._pool, self._brackets = source, pool, brackets
         self._divisor = Fraction(divisor)  # exact: a float division could make a share off by one
         self._sign = 1 if smaller_is_better else -1
+        self.comparisons: list[Comparison] = []
         self._trials: dict[int, Contender] = {}
         self._rungs = [[Rung() for _ in bracket.thresholds] for bracket in brackets]
         self._created = [0] * len(brackets)
@@ -68,6 +70,7 @@ class Halving(ABC):
 
     def _take(self, event: Event) -> list[Action]:
         """Process an event and return the actions for its trial."""
+        self.comparisons = []
         if isinstance(event, Extended):
             self._pool.extend(event.max_trials)
         elif isinstance(event, Reopened):
@@ -84,6 +87,14 @@ class Halving(ABC):
     @abstractmethod
     def _compare(self, trial: Contender) -> list[Action]:
         """Return the actions for a trial after a validation."""
+
+    def _note_comparison(self, trial: Contender, index: int, kept: int) -> None:
+        """Record the place of a trial at its rung, where the best `kept` results are promoted."""
+        results = len(self._rungs[trial.bracket][trial.rung])
+        latest = trial.latest
+        self.comparisons.append(
+            Comparison(trial.number, latest.time, latest.metric, trial.bracket, trial.rung, index + 1, results, kept)
+        )
 
     def _settle(self, bracket: int, rung: int) -> None:
         """Add the results of trials that ended on their way to a rung, if it is their turn."""

@@ -24,6 +24,7 @@ from determined.searchers.base import (
     Stop,
     Validated,
 )
+from determined.searchers.comparison import Comparison
 from determined.searchers.explore import explore
 from determined.searchers.latest import Latest
 from determined.searchers.rung import WORST
@@ -74,6 +75,7 @@ class PbtSearcher:
         self._replaced = replaced_each_round(population, truncate_fraction)
         self._resample_probability, self._perturb_factor = resample_probability, perturb_factor
         self._sign = 1 if smaller_is_better else -1
+        self.comparisons: list[Comparison] = []
         self._created = 0
         self._round = 0
         self._members: dict[int, _Member] = {}
@@ -83,6 +85,7 @@ class PbtSearcher:
         return [self._create(None) for _ in range(self._population)]
 
     def on_event(self, event: Event) -> list[Action]:
+        self.comparisons = []
         if isinstance(event, Extended):
             raise InvalidConfigurationException(
                 message="the search cannot be extended: pbt has a population and rounds, no max_trials"
@@ -130,6 +133,7 @@ class PbtSearcher:
         paused.
         """
         ranked = sorted(self._members.values(), key=lambda member: (self._value(member), member.number))
+        self._note_comparisons(ranked)
         if self._round == self._rounds - 1:
             self._members.clear()
             return [self._stop(member, finished=True) for member in ranked if member.alive]
@@ -153,6 +157,14 @@ class PbtSearcher:
             member.measured = False
             actions.append(Continue(member.number, self._goal(member)))
         return actions
+
+    def _note_comparisons(self, ranked: list[_Member]) -> None:
+        """Record the places of all trials at the end of a round."""
+        kept = len(ranked) - self._replaced
+        self.comparisons = [
+            Comparison(m.number, m.latest.time, m.latest.metric, 0, self._round, index + 1, len(ranked), kept, "round")
+            for index, m in enumerate(ranked)
+        ]
 
     def _stop(self, member: _Member, *, finished: bool = False) -> Stop:
         self._leaving.add(member.number)

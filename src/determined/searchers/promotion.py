@@ -72,13 +72,18 @@ class PromotionSearcher(Halving):
         """Add a result to a rung, and promote a trial if the result enlarges or enters the best share."""
         place = self._rungs[bracket][rung]
         index = place.add(number, value, before_equals=False)
+        share = self._share(len(place))
+        if number in self._trials:
+            self._note_comparison(self._trials[number], index, share)
         if rung == len(self._rungs[bracket]) - 1:
             return
-        share = self._share(len(place))
         winner = self._waiting_at(bracket, rung, index) if index < share else None
         if winner is None and share > self._share(len(place) - 1):
-            winner = self._waiting_at(bracket, rung, share - 1)
+            index = share - 1
+            winner = self._waiting_at(bracket, rung, index)
         if winner is not None:
+            if winner.number != number:  # a trial that paused earlier is now among the best
+                self._note_comparison(winner, index, share)
             self._promote(winner)
 
     def _waiting_at(self, bracket: int, rung: int, index: int) -> Contender | None:
@@ -156,6 +161,7 @@ class PromotionSearcher(Halving):
         for index in range(len(self._rungs[bracket][rung])):
             trial = self._waiting_at(bracket, rung, index)
             if trial is not None:
+                self._note_comparison(trial, index, 1)
                 self._promote(trial)
                 return
 

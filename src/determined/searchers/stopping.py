@@ -19,6 +19,7 @@ class StoppingSearcher(Halving):
             rung, value = rungs[trial.rung], self._value(trial)
             index = rung.add(trial.number, value, before_equals=True)
             kept = max(self._share(len(rung)), 1)
+            self._note_comparison(trial, index, kept)
             self._settle(trial.bracket, trial.rung)
             if self._is_last(trial):
                 trial.status, trial.finished = "stopped", True
