@@ -147,9 +147,7 @@ def test_a_replay_that_disagrees_leaves_the_recorded_decisions(engine: LocalEngi
     assert all(d.text.endswith(": stopped") and "rung" not in d.text for d in unexplained)
 
 
-def test_a_missing_package_leaves_the_recorded_decisions(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_leaves_the_recorded_decisions(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("optuna")
     outcome = run(engine, "steady", config({"name": "optuna", "max_trials": 2}))
     assert of(outcome).problem is None

@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.sinks.mlflow_sink import _flat, _named
+from determined.sinks.mlflow_sink import _named
 
 ALLOWED = re.compile(r"[/\w.\- :]{1,250}")
 
@@ -24,12 +24,3 @@ def test_any_name_becomes_one_that_is_allowed(name: str) -> None:
 def test_good_names_stay_and_long_ones_stay_apart() -> None:
     assert _named("validation/top-1 acc.") == "validation/top-1 acc."
     assert _named("x" * 300 + "a") != _named("x" * 300 + "b")
-
-
-def test_nested_hyperparameters_have_dotted_names() -> None:
-    assert dict(_flat({"lr": 1, "net": {"width": 8, "blocks": {"n": 2}, "empty": {}}})) == {
-        "lr": 1,
-        "net.width": 8,
-        "net.blocks.n": 2,
-        "net.empty": {},
-    }

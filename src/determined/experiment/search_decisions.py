@@ -12,7 +12,18 @@ from typing import Any, Literal
 
 from determined.config.stored import StoredConfig
 from determined.errors import DeterminedError
-from determined.searchers.base import Action, Continue, Create, Event, Exited, Extended, Pause, Reopened, Stop, Validated
+from determined.searchers.base import (
+    Action,
+    Continue,
+    Create,
+    Event,
+    Exited,
+    Extended,
+    Pause,
+    Reopened,
+    Stop,
+    Validated,
+)
 from determined.searchers.comparison import Comparison
 from determined.searchers.journal import action_from_plain, event_from_plain
 from determined.store.experiment_records import Experiment, JournalEntry

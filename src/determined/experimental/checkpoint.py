@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from determined.config.flattening import flat
 from determined.errors import CheckpointNotFound, CheckpointStateException
-from determined.experimental import frames, metrics
+from determined.experimental import metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
 from determined.experimental.html_tables import Cells, joined, table_of_one
 from determined.experimental.metrics import TrialMetrics
@@ -81,7 +82,7 @@ class Checkpoint:
         return joined(own, self._validation)
 
     def _settings(self) -> Cells:
-        return frames.flat(self._trial.effective_hparams)
+        return flat(self._trial.effective_hparams)
 
     @property
     def uuid(self) -> str:

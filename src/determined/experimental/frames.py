@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from determined.config.flattening import flat
 from determined.experimental.metrics import TrialMetrics, plain_cell
 from determined.optional import require
 
@@ -34,14 +35,3 @@ def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any
 
 def _column(metric: str) -> str:
     return f"metrics.{metric}" if metric in _FIRST_COLUMNS or metric.startswith("hparams.") else metric
-
-
-def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested dict as a flat one, with names joined by dots."""
-    found: dict[str, Any] = {}
-    for name, value in nested.items():
-        if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found

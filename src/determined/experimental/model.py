@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from determined.config.flattening import flat
 from determined.errors import NotFoundException
-from determined.experimental import frames, metrics
+from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import DownloadMode, OrderBy
 from determined.experimental.html_tables import Cells, ShownList, table_of_one
@@ -52,7 +53,7 @@ class _Registered:
         }
 
     def _settings(self) -> Cells:
-        return frames.flat(self.metadata)
+        return flat(self.metadata)
 
     @property
     def name(self) -> str:

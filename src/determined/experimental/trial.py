@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from determined.config.flattening import flat
 from determined.experimental import checkpoint_lists, frames, metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
@@ -52,7 +53,7 @@ class Trial:
         }
 
     def _settings(self) -> Cells:
-        return frames.flat(self.effective_hparams)
+        return flat(self.effective_hparams)
 
     @property
     def id(self) -> int:

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from determined.config.blocks.block import Block
+from determined.config.flattening import flat
 from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
@@ -107,7 +108,7 @@ class MlflowSink(Sink):
     def _describe(self, begin: Begin, known: dict[str, str]) -> None:
         """Send the hyperparameters as parameters, and ids, labels, description and configuration as tags."""
         # MLflow rejects changes of a parameter, so only parameters that the run does not have yet are sent.
-        given = {_named(name): _text(value, _LONGEST_PARAM) for name, value in _flat(begin.hparams)}
+        given = {_named(name): _text(value, _LONGEST_PARAM) for name, value in flat(begin.hparams).items()}
         params = [self._entities.Param(name, value) for name, value in given.items() if name not in known]
         tags = {
             "determined.experiment_id": str(begin.experiment_id),
@@ -147,15 +148,6 @@ def _references(events: Sequence[Report | CheckpointReference]) -> dict[str, str
         for event in events
         if isinstance(event, CheckpointReference)
     }
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested values with dotted names."""
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _text(value: Any, longest: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined.cli.display import safe_text
 from determined.cli.display.table import Column, Row, cell, table
+from determined.config.flattening import flat
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
@@ -30,7 +31,7 @@ def details(properties: Iterable[tuple[str, Any]]) -> str:
     for name, value in properties:
         if isinstance(value, dict):
             lines += [(name, "")] if value else []
-            lines += [(f"  {inner}", cell(found)) for inner, found in flat(value)]
+            lines += [(f"  {inner}", cell(found)) for inner, found in flat(value).items()]
         elif cell(value):
             lines.append((name, cell(value)))
     shown = [(safe_text.visible(name), safe_text.visible(value)) for name, value in lines]
@@ -44,17 +45,6 @@ def _wrapped(name: str, value: str, widest: int, available: int) -> list[str]:
     head = f" {name}{' ' * (widest - safe_text.width(name))}  "
     pieces = [value] if safe_text.width(value) <= available else textwrap.wrap(value, available) or [""]
     return [f"{head if not number else ' ' * (widest + 3)}{piece}".rstrip() for number, piece in enumerate(pieces)]
-
-
-def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Return nested hyperparameters as a flat list, with dots in the names."""
-    found = []
-    for name, value in hparams.items():
-        if isinstance(value, dict) and value:
-            found += flat(value, f"{before}{name}.")
-        else:
-            found.append((f"{before}{name}", value))
-    return found
 
 
 def trial_facts(row: Trial) -> list[str]:

@@ -43,7 +43,7 @@ def decisions(experiment_id: int, trial_id: int | None, page: Page, form: Form, 
         click.echo(f"Note: {visible(found.problem)}", err=True)
     rows = [row for row in found.decisions if trial_id is None or row.trial_id == trial_id]
     if not found.decisions:
-        click.echo(f"Note: experiment {experiment_id} has made no decisions: it has not begun, or has no search", err=True)
+        click.echo(f"Note: experiment {experiment_id} has no decisions: it has not begun, or has no search.", err=True)
     rows = page.of(rows)
     show_list(form, _FIELDS, rows, lambda: {**asdict(found), "decisions": [asdict(row) for row in rows]}, columns)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.details import flat
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import cell, number
 from determined.cli.display.times import duration
+from determined.config.flattening import flat
 from determined.plural import counted
 from determined.store.states import TRIAL_ENDED
 
@@ -77,6 +77,6 @@ def _metric(trial: TrialView, view: View) -> str:
 
 def hparams_text(hparams: dict[str, Any], only: Container[str] = ()) -> str:
     """Return text such as `layers=3 optimizer.lr=0.1`, restricted to the names in `only` if it has any of them."""
-    known = flat(hparams)
+    known = flat(hparams).items()
     chosen = [(name, value) for name, value in known if name in only] or known
     return " ".join(f"{name}={cell(value)}" for name, value in chosen)

@@ -10,13 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.details import flat
 from determined.cli.display.json_rows import checkpoint_plain, experiment_plain, trial_plain
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import cell, number
 from determined.cli.display.times import duration
 from determined.cli.selection.ranking import best_checkpoints, best_trials
 from determined.config.effective import differences
+from determined.config.flattening import flat
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
     if best is not None and best.best is not None:
         lines += ["", f"Best trial: {best.id}, {row.metric} {number(best.best)} ({best.state})"]
         hparams = flat(best.effective_hparams)
-        widest = max((len(name) for name, _ in hparams), default=0)
+        widest = max(map(len, hparams), default=0)
         replaced = {one.name: one.assigned for one in differences(best.hparams, best.passed_hparams)}
         lines += [
             f"  {name:<{widest}}  {cell(value)}" + (f" (assigned: {replaced[name]})" if name in replaced else "")
-            for name, value in hparams
+            for name, value in hparams.items()
         ]
     if summary.checkpoint is not None:
         lines.append(f"  checkpoint {summary.checkpoint.checkpoint_id}")

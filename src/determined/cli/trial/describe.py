@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.display.details import details, flat, trial_facts
+from determined.cli.display.details import details, trial_facts
 from determined.cli.display.json_rows import checkpoint_state, trial_plain
 from determined.cli.display.lists import Page, paging
 from determined.cli.display.output import Form, print_json, show, with_csv, without_garbage_collection, write_csv
@@ -17,6 +17,7 @@ from determined.cli.display.times import time_text, with_utc
 from determined.cli.experiment.views.trial_metrics import COLUMNS, Workload, summary_rows, summary_table, workloads_of
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
+from determined.config.flattening import flat
 from determined.store.sql.summaries import Summary, summarize
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
         write_csv(sys.stdout, columns, rows)
         return
     if sys.stdout.isatty():
+        hparams = details(list(flat(row.effective_hparams).items()))
         described = (
-            f"Trial\n{details(_properties(row))}\n\nHyperparameters\n{details(flat(row.effective_hparams)) or ' none'}"
+            f"Trial\n{details(_properties(row))}\n\nHyperparameters\n{hparams or ' none'}"
             f"\n\nMetrics\n{summary_table(reports)}"
         )
     else:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.details import flat
 from determined.cli.experiment.comparison.metric_history import (
     MetricHistory,
     direction,
@@ -17,9 +16,10 @@ from determined.cli.experiment.comparison.metric_history import (
     names_to_try,
     reported_names,
 )
-from determined.cli.experiment.views.searched import ranges
 from determined.cli.selection.ranking import best_trials
+from determined.config.flattening import flat
 from determined.errors import DeterminedError
+from determined.experiment.searched_names import ranges
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -94,7 +94,7 @@ def contenders(
                 experiment=experiment,
                 trial=best,
                 measured=metrics,
-                hparams={} if best is None else dict(flat(best.effective_hparams)),
+                hparams={} if best is None else flat(best.effective_hparams),
                 config=_config(experiment, searched),
                 seconds=0.0 if best is None else _seconds(store, best),
             )
@@ -122,7 +122,7 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
     config = mask_secrets(experiment.config)
     shown = {name: value for name, value in config.items() if name not in _COMPARED_SEPARATELY}
     spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
-    return {**dict(flat(shown)), **spaces}
+    return {**flat(shown), **spaces}
 
 
 def _given(experiment: Experiment) -> frozenset[str]:
@@ -134,12 +134,12 @@ def _given(experiment: Experiment) -> frozenset[str]:
     from determined.config.reading.load import parse_yaml
 
     if experiment.by_hand or not experiment.original:
-        return frozenset(name for name, _ in flat(experiment.config))
+        return frozenset(flat(experiment.config))
     try:
         original = parse_yaml("the original configuration", experiment.original)
     except DeterminedError:  # written by an older release: then all_reports counts as set by the user
-        return frozenset(name for name, _ in flat(experiment.config))
-    return frozenset(name for name, _ in flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
+        return frozenset(flat(experiment.config))
+    return frozenset(flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
 
 
 def _seconds(store: Store, trial: Trial) -> float:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.display.details import flat
 from determined.cli.display.json_rows import trial_plain
 from determined.cli.display.lists import Field
 from determined.cli.display.times import ago, duration, time_text
-from determined.cli.experiment.views.searched import searched_names
+from determined.config.flattening import flat
 from determined.config.metric_values import number
 from determined.config.ranking import in_order, ranked
+from determined.experiment.searched_names import searched_names
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -101,7 +101,7 @@ def leaderboard(
     trials = store.experiments.trials(experiment.id)
     searched = searched_names(experiment, trials)
     newest = store.experiments.latest_validations(experiment.id)
-    known = {name for trial in trials for name, _ in flat(trial.effective_hparams)}
+    known = {name for trial in trials for name in flat(trial.effective_hparams)}
     metric = experiment.metric
     best = {trial.id: trial.best for trial in trials}
     direction = experiment.smaller_is_better
@@ -127,7 +127,7 @@ def leaderboard(
             trial,
             best.get(trial.id),
             None if metric is None else number(newest.get(trial.id, {}).get(metric)),
-            dict(flat(trial.effective_hparams)),
+            flat(trial.effective_hparams),
         )
         for trial in trials
     ]

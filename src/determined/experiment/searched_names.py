@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.details import flat
+from determined.config.flattening import flat
 from determined.config.stored import StoredConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def searched_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]
         return names
     values: dict[str, set[str]] = {}
     for trial in trials:
-        for name, value in flat(trial.effective_hparams):
+        for name, value in flat(trial.effective_hparams).items():
             values.setdefault(name, set()).add(json.dumps(value, default=repr))
     return [name for name, found in values.items() if len(found) > 1]
 
