@@ -12,6 +12,7 @@ from determined.checkpoint_storage.outputs import OutputStorage, is_output_id
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.names import NAME_RULE, is_name, shown
 
+# Part of the stored format: it marks a checkpoint as complete in object stores, so the name cannot change.
 METADATA_FILE = "metadata.json"
 
 Selector = Callable[[str], bool]

@@ -17,6 +17,7 @@ from determined.optional import require
 
 T = TypeVar("T")
 
+# Above the minimum of S3, which is 5 MiB; `_PARTS_AT_ONCE` of them are in memory for each file.
 PART_BYTES = 8 << 20
 _BLOCK_BYTES = 1 << 20
 _PARTS_AT_ONCE = 4
@@ -33,6 +34,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 _CREDENTIAL_SERVICES = ("/latest/api/token", "metadata.google.internal", "169.254.169.254", "/metadata/identity/")
 
 # Part of the library's description of a failed connection, our description, and the errno.
+# In the order of the list: the specific words come first, because the general ones occur in most messages.
 _CONNECTION_TROUBLES = [
     ("dns error", "its name is not known", errno.EHOSTUNREACH),
     ("ConnectionRefused", "connection refused", errno.ECONNREFUSED),
@@ -71,10 +73,12 @@ class Bucket:
 
     def put_file(self, key: str, file: Path) -> None:
         """Upload a file; a large one is streamed in parts, so that only a few parts are in memory."""
+        # Rounded up: larger parts for a file that would otherwise have too many.
         part = max(PART_BYTES, -(-os.stat(file).st_size // _MOST_PARTS))
         self._call(lambda: self._store.put(key, file, chunk_size=part, max_concurrency=_PARTS_AT_ONCE))
 
     def put(self, key: str, content: bytes) -> None:
+        # Small contents take one request instead of the three of a multipart upload.
         self._call(lambda: self._store.put(key, content, use_multipart=False))
 
     def get(self, key: str) -> bytes | None:
@@ -107,6 +111,7 @@ class Bucket:
     def supports_ranges(self, key: str) -> bool:
         """Return whether the server supports range requests: some small servers always return the complete object."""
         try:
+            # Not through `_call`, because the answer is in the text of the library's error.
             self._store.get_range(key, start=0, length=1)
             return True
         except (self._errors.BaseError, OSError) as error:
@@ -122,6 +127,7 @@ class Bucket:
 
     def entries(self, prefix: str) -> list[Entry]:
         """Return all objects below `prefix/`."""
+        # 1,000 names are what a server returns for one request.
         found = self._call(lambda: self._store.list(prefix, chunk_size=1000).collect())
         return [_entry(entry) for entry in found]
 
@@ -151,6 +157,7 @@ class Bucket:
         text = str(error)
         place = f"the checkpoint storage {self.shown}"
         said = self._quote(text)
+        # By the text, because the library has no class for this error.
         if any(code in text for code in ("NoSuchBucket", "ContainerNotFound")):
             # Not FileNotFoundError, which means that a single object is missing.
             return OSError(errno.ENXIO, f"{place} does not exist: {said}")
@@ -177,6 +184,7 @@ class Bucket:
             first_line = text.partition("\n")[0][:300]
             parts = [status.group(1).strip() if status else _URL.sub(_without_secrets, first_line)]
         quoted = ": ".join(parts)
+        # The server's message may quote a key.
         for secret in self._secrets:
             quoted = quoted.replace(secret, "***")
         return quoted

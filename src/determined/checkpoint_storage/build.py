@@ -51,10 +51,12 @@ def _settings_class(config: dict[str, Any]) -> type[StorageSettings]:
 
 def _from_string(text: str) -> CheckpointStorage:
     """Return the storage for a directory or a URI, as s3://bucket; raise ValueError for anything else."""
+    # Only types that are completely described by a bucket and a prefix can be written as a URI.
     types = {kind.uri_scheme: name for name, kind in STORAGE_TYPES.items() if kind.uri_scheme is not None}
     if not text:
         examples = " or ".join(f"{scheme}://bucket" for scheme in types)
         raise ValueError(f"checkpoint_storage is an empty string: give a directory, {examples}")
+    # No path can contain NUL, and the error of the operating system would not name the argument.
     if "\0" in text:
         raise ValueError(f"checkpoint_storage holds a NUL character: {text!r}")
     url = urlparse(text)

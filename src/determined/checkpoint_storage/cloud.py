@@ -25,7 +25,7 @@ from determined.plural import counted
 logger = logging.getLogger("determined.checkpoint_storage")
 
 # One marker object per upload or deletion in progress. Ids cannot begin with a dot, so this prefix cannot collide with
-# one.
+# one. Without these markers, leftovers could only be found by listing the complete bucket.
 _UNFINISHED = ".unfinished"
 # A younger upload may still be running in another process.
 _GIVEN_UP_AFTER = timedelta(days=1)
@@ -72,6 +72,7 @@ class CloudStorage:
                 raise OSError(
                     errno.EIO, f"the checkpoint storage {self._bucket.shown} returned other data than was written to it"
                 )
+            # The time of the server: clocks of this machine and of the server may differ.
             now = self._bucket.head(key)
         finally:
             self._bucket.delete(key)
@@ -88,8 +89,10 @@ class CloudStorage:
         path = self._staging.path(checked_id(checkpoint_id))
         if not path.is_dir():
             self._open_root()
+            # Another rank of this machine was faster.
             with contextlib.suppress(FileExistsError):
                 self._staging.create(checkpoint_id)
+                # Only the rank that created the directory uploads it.
                 self._joined.add(checkpoint_id)
         return path
 
@@ -109,13 +112,18 @@ class CloudStorage:
             raise InvalidCheckpointException(
                 f"checkpoint {checkpoint_id} has no {METADATA_FILE}: it would not be visible"
             )
+        # Checked before the upload: the metadata object alone makes a checkpoint visible, and would replace another
+        # one.
         if self._bucket.head(_key(checkpoint_id, METADATA_FILE)) is not None:
             raise InvalidCheckpointException(f"a checkpoint {checkpoint_id} exists already in {self._bucket.shown}")
+        # Before the first object, so that a later process finds the objects of an upload that was killed.
         self._note(checkpoint_id)
         self._upload(checkpoint_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
         stored = self._objects(checkpoint_id)  # includes what ranks on other machines contributed
+        # Verified before the metadata makes the checkpoint visible.
         self._check_arrived(resources, stored)
         self._bucket.put_file(_key(checkpoint_id, METADATA_FILE), staged / METADATA_FILE)
+        # After the metadata: until then the upload counts as unfinished.
         self._forget(checkpoint_id)
         self._remove_staging(checkpoint_id)
         return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
@@ -125,6 +133,7 @@ class CloudStorage:
 
         Objects that cannot be deleted now are not visible.
         """
+        # Ranks on other machines only remove their staging directory; the chief removes the objects of all ranks.
         if self._staging.owns(checked_id(checkpoint_id)) and checkpoint_id not in self._joined:
             self._revert_upload(checkpoint_id)
         self._remove_staging(checkpoint_id)
@@ -142,6 +151,7 @@ class CloudStorage:
     def open(self, checkpoint_id: str, wanted: Selector | None = None) -> Iterator[Path]:
         objects = self._find(checkpoint_id)
         self._open_root()
+        # A random suffix, because several processes of this machine may open the same checkpoint.
         name = f"{checkpoint_id}.{secrets.token_hex(4)}"
         directory = self._staging.create(name)
         try:
@@ -159,6 +169,7 @@ class CloudStorage:
         arriving.mkdir(mode=0o700)
         try:
             self._download(checkpoint_id, objects, arriving, wanted)
+            # Listed completely before files are moved out of the directory that is walked.
             for name, is_directory in list(files.walk(arriving)):
                 if is_directory:
                     (directory / name).mkdir(exist_ok=True)
@@ -166,12 +177,14 @@ class CloudStorage:
                     os.replace(arriving / name, directory / name)
         finally:
             shutil.rmtree(arriving)
+            # A failed download leaves no empty directory behind.
             with contextlib.suppress(OSError):
                 directory.rmdir()  # succeeds only if the directory is empty
 
     def rewrite(self, checkpoint_id: str, content: Mapping[str, bytes]) -> Resources:
         self._find(checkpoint_id)
         for name, data in content.items():
+            # Each object is replaced atomically by the server.
             self._bucket.put(_key(checkpoint_id, name), data)
         return self.resources(checkpoint_id)
 
@@ -182,6 +195,7 @@ class CloudStorage:
 
     def delete(self, checkpoint_id: str) -> None:
         objects = self._find(checkpoint_id)
+        # A killed deletion is completed later by `_collect`.
         self._note(checkpoint_id)
         self._remove_objects(checkpoint_id, objects)
         self._forget(checkpoint_id)
@@ -198,6 +212,7 @@ class CloudStorage:
                 empty_directories.append(key)
             else:
                 uploads[key] = staged / name
+        # Before the transfer, so that `_revert_upload` also knows objects of a transfer that fails.
         self._begun[checkpoint_id] = [object_names.object_name(name) for name in names]
         transfer.upload(self._bucket, uploads)
         for key in empty_directories:
@@ -214,6 +229,7 @@ class CloudStorage:
     def _download(self, checkpoint_id: str, objects: dict[str, int], directory: Path, wanted: Selector | None) -> None:
         """Download the wanted objects of a checkpoint into a directory."""
         downloads = []
+        # Names come from the server, and could lead out of the directory; `check` refuses them.
         for name, size in object_names.to_resources(objects).items():
             object_names.check(name, f"checkpoint {checkpoint_id} in {self._bucket.shown}")
             if wanted is not None and not wanted(name):
@@ -253,6 +269,7 @@ class CloudStorage:
         """Delete the marker of a finished upload or deletion."""
         try:
             self._bucket.delete(f"{_UNFINISHED}/{checkpoint_id}")
+        # A marker that stays is harmless: the metadata exists, so `_collect` deletes only the marker.
         except OSError as error:
             logger.warning(
                 "the marker of the finished transfer of checkpoint %s could not be deleted yet: %s",
@@ -288,11 +305,13 @@ class CloudStorage:
 
     def _collect(self, now: Entry) -> None:
         """Delete what killed processes left unfinished a day ago. Only times of the server are compared."""
+        # One request lists all markers, however many checkpoints the bucket has.
         for note in self._bucket.entries(_UNFINISHED):
             if now.modified - note.modified < _GIVEN_UP_AFTER:
                 continue
             checkpoint_id = note.key.removeprefix(f"{_UNFINISHED}/")
             objects = self._objects(checked_id(checkpoint_id))
+            # With metadata the upload was finished, and only its marker was not deleted.
             if METADATA_FILE not in objects:
                 logger.info("removing an unfinished checkpoint: %s in %s", checkpoint_id, self._bucket.shown)
                 self._remove_objects(checkpoint_id, objects)

@@ -37,9 +37,11 @@ class CloudOutputs:
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         """Copy replaced objects aside, then upload the new ones; several are uploaded under a hidden prefix first."""
         targets = {name: f"{output_id(output)}/{below}/{file_name(name)}" for name in names}
+        # Looked up before anything is uploaded, because afterwards the old object cannot be told from the new one.
         replaced = [name for name, target in targets.items() if self._bucket.head(target) is not None]
         for name in replaced:
             self._copy(targets[name], f"{self._replaced(output, key)}/{below}/{name}")
+        # A single object appears atomically and needs no hidden copy.
         if len(targets) == 1:
             for name, target in targets.items():
                 self._bucket.put_file(target, staged / name)
@@ -61,6 +63,7 @@ class CloudOutputs:
                 staying.append(name)
             else:
                 self._bucket.delete(target)
+        # After the targets are restored: a revert that is interrupted can then be repeated.
         self._delete_below(self._arriving(output, key))
         self.delete_replaced(output, key)
         return staying
@@ -79,6 +82,8 @@ class CloudOutputs:
         for name, size in resources.items():
             key, found = prefix + file_name(name), present.get(name)
             if name in replaced_by:
+                # The unfinished upload may not have come as far as this file; then the file in place is still the
+                # earlier one.
                 aside = self._bucket.head(f"{self._replaced(output, replaced_by[name])}/{name}")
                 key, found = (key, found) if aside is None else (aside.key, aside.size)
             if found != size:

@@ -12,6 +12,7 @@ from determined.checkpoint_storage.bucket import Bucket
 from determined.config.cloud_addresses import BUCKET_NAME, BUCKET_NAME_RULE, URL, is_endpoint
 from determined.optional import require
 
+# Short interruptions of a service are bridged; a longer one must fail, because the ranks wait for the checkpoint.
 _RETRIES = {
     "max_retries": 5,
     "retry_timeout": timedelta(seconds=60),
@@ -40,13 +41,16 @@ def open_bucket(
     purpose = f"the checkpoint storage {shown}"
     stores = require("obstore.store", extra="cloud", purpose=purpose)
     errors = require("obstore.exceptions", extra="cloud", purpose=purpose)
+    # Plain HTTP is only allowed where the user wrote it: credentials would be sent unencrypted.
     client = {**_TIMEOUTS, "allow_http": (endpoint or "").startswith("http:") or "use_emulator" in options}
     try:
         store = getattr(stores, kind)(
             name, prefix=prefix or None, config=options, client_options=client, retry_config=_RETRIES
         )
+        # Secrets of the environment too, because the library reads them by itself and may quote them in errors.
         return Bucket(store, shown, {*secrets, *_secrets_of_the_environment()})
     except (errors.BaseError, OSError, ValueError) as error:
+        # Only the name of the error's class: its text may contain a key.
         kind_of_error = type(error).__name__
     # Raised outside of the except block, so that the library's error, which may contain a secret, is not attached.
     raise ValueError(f"{purpose} cannot be used with these options ({kind_of_error}): check keys, tokens and files")

@@ -30,6 +30,7 @@ class DirectoryStorage:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, earlier: DirectoryStorage | None = None) -> None:
+        # Absolute, because the program may change its working directory later.
         self.root = Path(root).absolute()
         self.earlier = earlier
         self._staging = Staging(self.root)
@@ -51,8 +52,10 @@ class DirectoryStorage:
     def probe(self) -> None:
         try:
             self._open_root()
+            # A random name, because several processes may probe at once.
             probe = self.root / f".probe-{secrets.token_hex(8)}"
             try:
+                # Written and not only checked: permissions, quotas and read-only mounts show up only in a real write.
                 with open(probe, "xb") as file:
                     file.write(b"probe")
             finally:
@@ -99,6 +102,7 @@ class DirectoryStorage:
         path = self._find(checkpoint_id) / METADATA_FILE
         try:
             content = path.read_bytes()
+        # A directory that a user put there may have no metadata file.
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -109,6 +113,7 @@ class DirectoryStorage:
 
     @contextlib.contextmanager
     def open(self, checkpoint_id: str, wanted: Selector | None = None) -> Iterator[Path]:
+        # Nothing is copied, so there is nothing that a selector could save.
         if wanted is not None:
             logger.warning(
                 "checkpoint %s is opened in place with all its files: the selector has no effect", checkpoint_id
@@ -128,6 +133,7 @@ class DirectoryStorage:
                 (directory / name).mkdir(parents=True, exist_ok=True)
             else:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                # Atomically, because ranks that download separately may share the target directory.
                 files.copy_atomically(source / name, directory / name)
 
     def rewrite(self, checkpoint_id: str, content: Mapping[str, bytes]) -> Resources:
@@ -135,6 +141,7 @@ class DirectoryStorage:
         path = self._find(checkpoint_id)
         _refuse_links_outside(checkpoint_id, path)
         for name, data in content.items():
+            # Beside the checkpoint and not inside: a draft that is left behind must not look like one of its files.
             draft = path.parent / f".rewritten-{checkpoint_id}-{secrets.token_hex(4)}"
             try:
                 with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -150,6 +157,7 @@ class DirectoryStorage:
     def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
         path = self._find(checkpoint_id)
         _refuse_links_outside(checkpoint_id, path)
+        # Listed before files are deleted from the directories that are walked.
         for name, is_directory in list(files.walk(path)):
             if not is_directory and name != METADATA_FILE and unwanted(name):
                 (path / name).unlink()
@@ -164,6 +172,7 @@ class DirectoryStorage:
         # One rename hides the checkpoint, so an interrupted deletion leaves none that looks complete.
         grave = path.parent / f".deleted-{checkpoint_id}-{secrets.token_hex(4)}"
         os.rename(path, grave)
+        # Before the files are deleted: after a power failure the id must not name a half-deleted directory.
         files.sync(path.parent)
         shutil.rmtree(grave)
 
@@ -187,6 +196,7 @@ class DirectoryStorage:
         # If everyone could write to the data directory, the storage itself could be replaced.
         for directory in (self.root, paths.data_dir()) if paths.in_data_dir(self.root) else (self.root,):
             mode = directory.stat().st_mode
+            # With the sticky bit, as in /tmp, other users cannot rename or delete our directories.
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 raise InvalidConfigurationException(
                     message=f"the checkpoint storage {directory} can be written by everybody on this machine, "
@@ -199,6 +209,7 @@ def _refuse_links_outside(checkpoint_id: str, root: Path) -> None:
 
     Otherwise a checkpoint made by another user could expose other files of this machine to its readers.
     """
+    # The real path of the checkpoint too, because the storage itself may be reached through a link.
     real = Path(os.path.realpath(root))
     for directory, names, file_names in os.walk(root):
         for name in [*names, *file_names]:

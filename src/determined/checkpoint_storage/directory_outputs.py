@@ -21,6 +21,7 @@ from determined.checkpoint_storage.outputs import (
 from determined.checkpoint_storage.staging import Staging
 
 _REPLACED = ".replaced-"
+# How often the directory of the target is created again; two uploads that fail at the same moment are rare.
 _TRIES = 10
 
 
@@ -44,16 +45,19 @@ class DirectoryOutputs:
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         """Keep replaced files under a second name, then rename the new ones into place."""
         target, aside = self._directory(output) / below, self._replaced(output, key) / below
+        # First, because after the first move a conflict would leave a part of the files in place.
         _refuse_conflicts(target, names)
         files.sync_tree(staged)
         kept: set[Path] = set()
         for name in names:
+            # `lexists`, so that a dangling link counts as a file as well.
             if os.path.lexists(target / name):
                 kept |= _make_directories(aside / name, self._root)
                 _keep(target / name, aside / name)
         sync_directories(kept)  # on disk before anything is replaced, so that `revert` can restore it after a crash
         touched: set[Path] = set()
         for name in names:
+            # Renames within one file system: the staging directory is below the same root.
             touched |= _move(staged / name, target / name, self._root)
         sync_directories(touched)
         return bool(kept)
@@ -92,6 +96,8 @@ class DirectoryOutputs:
             path = source / file_name(name)
             if name in replaced_by:
                 aside = self._replaced(output, replaced_by[name]) / name
+                # The unfinished upload may not have come as far as this file; then the file in place is still the
+                # earlier one.
                 path = aside if aside.exists() else path
             if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
                 raise ValueError(f"output {output}: {name} is a link to the outside")
@@ -100,6 +106,7 @@ class DirectoryOutputs:
                 shutil.copyfile(path, directory / name)
             except FileNotFoundError as error:
                 raise incomplete_file(output, name, None, size) from error
+            # Compared after copying, because a rank may be replacing the file right now.
             found = (directory / name).stat().st_size
             if found != size:
                 raise incomplete_file(output, name, found, size)
@@ -146,6 +153,7 @@ def _refuse_conflicts(target: Path, names: Collection[str]) -> None:
 def _keep(present: Path, aside: Path) -> None:
     """Keep a file under a second name; on a file system without hard links it is renamed instead."""
     try:
+        # A link first: the file stays visible under its name until the new one replaces it.
         os.link(present, aside, follow_symlinks=False)
     except FileExistsError:
         pass  # kept by an earlier attempt of the same upload

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)  # where a copy instead of a link would fail as well, with a less clear error
 
 
 def walk(root: Path) -> Iterator[tuple[str, bool]]:
@@ -22,6 +22,7 @@ def walk(root: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    # Sorted, so that manifests and listings are the same on every file system.
     for name in sorted(os.listdir(directory)):
         path = directory / name
         if not path.is_dir():
@@ -45,7 +46,9 @@ def resources(root: Path) -> dict[str, int]:
 def copy_file(source: Path, target: Path) -> None:
     """Copy the content of a file and flush it to disk; parent directories are created."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    # "x": two ranks that write the same file of a checkpoint are an error and not a race.
     with open(source, "rb") as reading, open(target, "xb") as writing:
+        # Larger blocks than the default of 64 KiB, because files of checkpoints are large.
         shutil.copyfileobj(reading, writing, 1024 * 1024)
         writing.flush()
         os.fsync(writing.fileno())
@@ -55,6 +58,7 @@ def copy_atomically(source: Path, target: Path) -> None:
     """Copy a file atomically: readers, and other writers of the same target, never see a partial file."""
     draft = target.with_name(f".arriving-{secrets.token_hex(8)}")
     try:
+        # Not flushed: a download that is lost in a power failure can be repeated.
         shutil.copyfile(source, draft)
         os.replace(draft, target)
     finally:
@@ -88,6 +92,7 @@ def copy_tree(source: Path, target: Path, *, link: bool) -> bool:
             has_links = True
         else:
             shutil.copy2(source / name, target / name)
+            # The source is a read-only snapshot, and a copy must be deletable and editable by its owner.
             os.chmod(target / name, os.stat(target / name).st_mode | 0o200)
     return has_links
 
@@ -119,10 +124,13 @@ def sync_tree(root: Path, flushed: Path | None = None) -> None:
     flushing the directory makes the link durable. Flushing thousands of them for every checkpoint would take seconds.
     """
     durable = set() if flushed is None else _flushed_files(flushed)
+    # Bottom up: a directory is flushed after its entries.
     for directory, _, files in os.walk(root, topdown=False):
         for name in files:
             path = os.path.join(directory, name)
+            # Not following links: the target of a link is not part of the tree.
             status = os.lstat(path)
+            # By device and inode, which hard links have in common.
             if not stat.S_ISLNK(status.st_mode) and (status.st_dev, status.st_ino) not in durable:
                 sync(path)
         sync(directory)
@@ -155,6 +163,7 @@ def _flush_marker(root: Path) -> Path:
 
 def sync(path: str | Path) -> None:
     """Flush a file or directory to disk."""
+    # Reading is enough for fsync, and the files may be read-only.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

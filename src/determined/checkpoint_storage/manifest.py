@@ -25,6 +25,7 @@ def write(directory: Path, known: Mapping[str, str] | None = None, origin: Mappi
     """
     digests = known or {}
     entries = {
+        # Hashed while writing if possible: otherwise every checkpoint would be read once more from the disk.
         name: {"size": os.stat(directory / name).st_size, "sha256": digests.get(name) or _digest(directory / name)}
         for name, is_directory in files.walk(directory)
         if not is_directory and name != MANIFEST_FILE
@@ -60,9 +61,11 @@ def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
         file = directory / path
         try:
             status = os.stat(file)
+            # A link out of the checkpoint could have been put there by another user.
             if not stat.S_ISREG(status.st_mode) or not file.resolve().is_relative_to(directory.resolve()):
                 raise _damaged(name, f"{path} is not a regular file inside the checkpoint")
             size = status.st_size
+            # The size first: a truncated file is recognized without reading it.
             if size != entry["size"]:
                 raise _damaged(name, f"{path} has {size} bytes instead of {entry['size']}")
             if _digest(file) != entry["sha256"]:
@@ -79,6 +82,7 @@ def _read(directory: Path, name: str) -> tuple[dict[str, dict[str, Any]], Any]:
         text = (directory / MANIFEST_FILE).read_bytes().decode("utf-8")
         content = json.loads(text)
         entries, known_origin = content["files"], content.get("origin")
+        # The text must be exactly what this library writes, so that a single changed character is noticed.
         whole = text == _render(entries, known_origin) and all(
             _is_entry(path, entry) for path, entry in entries.items()
         )
@@ -105,6 +109,7 @@ def _damaged(name: str, what: str) -> InvalidCheckpointException:
 
 def _digest(file: Path) -> str:
     digest = hashlib.sha256()
+    # Unbuffered, because chunks of this size gain nothing from another copy.
     with open(file, "rb", buffering=0) as opened:
         while chunk := opened.read(_CHUNK):
             digest.update(chunk)

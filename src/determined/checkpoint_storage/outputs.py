@@ -109,6 +109,7 @@ def upload_key(key: str) -> str:
 
 def file_name(name: str) -> str:
     """Return a name if it is a valid file name of an output; raise ValueError otherwise."""
+    # Object stores take names as UTF-8, which cannot encode surrogates.
     if not is_file_name(name) or name.endswith("/") or any("\ud800" <= letter <= "\udfff" for letter in name):
         raise ValueError(f"{shown(name)} cannot be the name of a file of an output: use letters, digits, '-', '_', '.'")
     return name
@@ -138,5 +139,6 @@ def staged_files(directory: Path) -> dict[str, int]:
 
 def sync_directories(directories: Collection[Path]) -> None:
     """Flush directories to disk, deepest first."""
+    # Deepest first, so that no directory is durable before its contents.
     for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
         files.sync(directory)

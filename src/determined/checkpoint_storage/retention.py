@@ -122,10 +122,12 @@ def clean_up(
     places = {
         checkpoint.checkpoint_id: f" (trial {checkpoint.trial}, step {checkpoint.steps})" for checkpoint in doomed
     }
+    # The last moment before the deletion, because a checkpoint may have been registered since the list was read.
     removed = list(places) if claim is None else claim(list(places))
     for name in removed:
         try:
             storage.delete(name)
+        # Deleted by an earlier clean-up that was killed before it could record that.
         except CheckpointNotFound:
             logger.debug("checkpoint %s%s was gone already", name, places.get(name, ""))
         else:
@@ -149,6 +151,7 @@ def _good_regardless_of_policy(
         # After a rollback the checkpoint stored last, from which the trial resumes, is not the one with the most steps.
         last_stored_first = [checkpoint for checkpoint in reversed(stored) if checkpoint.trial == newest[0].trial]
         orders = [newest, last_stored_first]
+    # Only as many checkpoints are verified as needed: reading one may take minutes.
     found = [next((checkpoint.checkpoint_id for checkpoint in order if is_good(checkpoint)), None) for order in orders]
     return {name for name in found if name is not None}
 
@@ -156,6 +159,7 @@ def _good_regardless_of_policy(
 def _kept_of_the_good(stored: list[Candidate], policy: Policy, is_good: Callable[[Candidate], bool]) -> set[str]:
     """Return the ids that the policy keeps if damaged checkpoints are ignored."""
     good = stored
+    # Ends, because every round removes at least one checkpoint from `good`.
     while True:
         kept = keep(good, policy)
         losing = {checkpoint.trial for checkpoint in stored if checkpoint.checkpoint_id not in kept}
@@ -200,6 +204,7 @@ def verify(storage: CheckpointStorage, checkpoint: Candidate) -> None:
     At least one of the two must exist.
     """
     if checkpoint.resources is not None:
+        # Sizes first, because they are compared without reading the files.
         present = storage.resources(checkpoint.checkpoint_id)
         for name, size in checkpoint.resources.items():
             if present.get(name) != size:
@@ -226,5 +231,6 @@ def _best_first(checkpoints: Iterable[Candidate], policy: Policy) -> list[Candid
 
 def _newest_first(checkpoints: Sequence[Candidate], trial: int) -> list[Candidate]:
     """Return the checkpoints of a trial, most steps first; at the same step the one stored later comes first."""
+    # With the place, because candidates themselves cannot be compared.
     own = [(c.steps, place, c) for place, c in enumerate(checkpoints) if c.trial == trial]
     return [checkpoint for _, _, checkpoint in sorted(own, key=lambda entry: entry[:2], reverse=True)]

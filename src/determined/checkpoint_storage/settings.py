@@ -35,6 +35,7 @@ class StorageSettings(ABC):
         if unknown:
             raise ValueError(f"checkpoint_storage of type {kind} does not know {', '.join(unknown)}")
         for name in fields:
+            # None means not set, and keeps the default of the class.
             if block.get(name) is not None:
                 setattr(self, name, block[name])
 
@@ -42,6 +43,7 @@ class StorageSettings(ABC):
     def fields(cls) -> dict[str, bool]:
         """Return the fields of the block, and whether each is required."""
         # Annotations stay texts: evaluating them would take longer than everything else here.
+        # From the base class on, so that a subclass can override an annotation.
         kinds = [kind for kind in reversed(cls.__mro__) if issubclass(kind, StorageSettings)]
         known = {name: str(text) for kind in kinds for name, text in kind.__annotations__.items()}
         return {name: not hasattr(cls, name) for name, text in known.items() if not _is_class_variable(text)}

@@ -13,6 +13,7 @@ from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
 
 T = TypeVar("T")
 
+# Chosen so that both groups keep at most about 100 MB in memory: 12 files of one part, or 2 files with 4 parts each.
 _SMALL_FILES_AT_ONCE = 12
 _BIG_FILES_AT_ONCE = 2
 _PIECES_AT_ONCE = 8
@@ -22,6 +23,7 @@ def upload(bucket: Bucket, files: Mapping[str, Path]) -> None:
     """Upload each file under its key: first many small ones in parallel, then a few large ones in parts."""
     big = {key: file for key, file in files.items() if os.stat(file).st_size > PART_BYTES}
     small = {key: file for key, file in files.items() if key not in big}
+    # Small files first: they are bound by latency, and large ones by bandwidth.
     for group, at_once in ((small, _SMALL_FILES_AT_ONCE), (big, _BIG_FILES_AT_ONCE)):
         in_parallel(lambda item: bucket.put_file(*item), group.items(), at_once)
 
@@ -49,12 +51,14 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
         with open(each.file, "xb") as file:
             # The full size from the start, so that several threads can write their ranges at once.
             file.truncate(each.size)
+    # The largest is asked once; the answer holds for the server.
     biggest = max(downloads, key=lambda each: each.size, default=None)
     in_pieces = biggest is not None and biggest.size > PART_BYTES and bucket.supports_ranges(biggest.key)
     pieces: list[tuple[Download, int | None]] = []
     for each in downloads:
         if in_pieces and each.size > PART_BYTES:
             pieces += [(each, start) for start in range(0, each.size, PART_BYTES)]
+        # An empty object needs no request: its file exists already.
         elif each.size:
             pieces.append((each, None))
     in_parallel(lambda piece: _fetch(bucket, *piece), pieces, _PIECES_AT_ONCE)
@@ -64,6 +68,7 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
 
 
 def _fetch(bucket: Bucket, each: Download, start: int | None) -> None:
+    # "r+b", because other threads write their ranges of the same file.
     with open(each.file, "wb" if start is None else "r+b") as file:
         if start is None:
             bucket.copy_to(each.key, file)
@@ -82,5 +87,6 @@ def in_parallel(action: Callable[[T], object], items: Iterable[T], workers: int)
             for done in as_completed(running):
                 done.result()
         except BaseException:
+            # Requests that run cannot be interrupted, but those that wait are not started.
             pool.shutdown(wait=False, cancel_futures=True)
             raise

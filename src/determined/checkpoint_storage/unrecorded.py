@@ -27,6 +27,8 @@ def examine(
             try:
                 return _verified(path, checkpoint_id), storage.resources(checkpoint_id)
             except InvalidCheckpointException as error:
+                # Only the exact origin, because a store that shares the storage may be about to record the checkpoint
+                # itself.
                 is_ours = _origin(path, checkpoint_id) == origin
                 damage = str(error)
     except CheckpointNotFound:
@@ -52,6 +54,7 @@ def _verified(path: Path, checkpoint_id: str) -> dict[str, Any]:
             f"checkpoint {checkpoint_id}: {METADATA_FILE} cannot be read: {error}"
         ) from error
     metadata = parse_metadata(checkpoint_id, content)
+    # The exact type, because True is an integer in Python.
     if type(metadata.get("steps_completed")) is not int:
         raise InvalidCheckpointException(f"checkpoint {checkpoint_id}: {METADATA_FILE} does not say steps_completed")
     return metadata

@@ -13,6 +13,7 @@ URL = "a URL such as https://host:9000, without user, password or query"
 ACCOUNT_URL = "a URL such as https://account.blob.core.windows.net, without user or password"
 CONNECTION_STRING = "a connection string with AccountName, and AccountKey or SharedAccessSignature"
 
+# Google allows 222 characters, the most of the three services; each service checks its own rules.
 BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
 BUCKET_NAME_RULE = "a name of letters, digits, '.', '_' and '-'"
 
@@ -27,6 +28,7 @@ def _prefix(value: Any) -> str:
 
 Prefix = Annotated[str, validators.Check(_prefix)]
 
+# Anything but visible ASCII has to be escaped in a URL.
 _NOT_IN_URL = re.compile(r"[^!-~]")
 
 
@@ -34,6 +36,7 @@ def is_endpoint(url: str) -> bool:
     """Return whether a URL names only a server. Credentials in it would be shown in messages and logs."""
     try:
         parts = urlsplit(url)
+        # Reading the port raises ValueError if it is no number.
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
@@ -45,6 +48,7 @@ def connection_fields(text: str) -> dict[str, str]:
 
     Raise `ValueError`, without showing the text, if it is invalid.
     """
+    # The values of a connection string may contain `=`, as base64 does, so only the first one separates.
     fields = dict(part.strip().partition("=")[::2] for part in text.split(";") if part.strip())
     if fields.get("UseDevelopmentStorage", "").lower() == "true":
         return fields

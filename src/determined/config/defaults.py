@@ -23,9 +23,12 @@ def complete(config: ExperimentConfig, *, now: float, words: str, checkpoints: s
     if not config.name:
         changes["name"] = f"Experiment ({words})"
     if config.reproducibility.experiment_seed is None:
+        # Below 2**31, the range of `Seed`.
         changes["reproducibility"] = Reproducibility(experiment_seed=int(now) % 2**31)
     storage = config.checkpoint_storage
     if isinstance(storage, LocalStorage):
+        # The stored configuration names the directory: the data directory may be another one when the experiment
+        # continues.
         changes["checkpoint_storage"] = storage_model("directory").model_validate(
             {**storage.plain(), "type": "directory", "container_path": checkpoints}
         )

@@ -32,6 +32,7 @@ def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Return the settings of a block that its new kind supports."""
     if kind is None or kind == old.get(KIND_FIELD[block]):
         return old
+    # The tag selects the alternative in the catalog, as in pydantic's paths.
     known = catalog(ExperimentConfig).get((block, f"{TAG}{kind}"), ())
     return {name: value for name, value in old.items() if name in known}
 
@@ -40,6 +41,7 @@ def _merged(old: Any, new: Any, path: tuple[str, ...]) -> Any:
     """Return the new value merged into the old one."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
+    # In a search space a map is a range if it has a type; elsewhere a length is recognized by its unit.
     are_spaces = path[0] == "hyperparameters"
     if "type" in old and "type" in new if are_spaces else read_length(old) is not None and read_length(new) is not None:
         return new  # a range or a length such as `{batches: 100}`: their fields must not be mixed

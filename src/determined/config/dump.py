@@ -15,6 +15,7 @@ def dump_yaml(data: dict[str, Any]) -> str:
     from ruamel.yaml.representer import RoundTripRepresenter
 
     class Representer(RoundTripRepresenter):
+        # Anchors would be written for values that only happen to be the same object.
         def ignore_aliases(self, data: Any) -> bool:
             return True
 

@@ -10,6 +10,7 @@ from determined.config.secrets.masking import mask_secrets
 _LARGEST_EXACT = 2**53  # integral floats up to here are exact, so that 1.0 and 1 can be treated as the same value
 _LONGEST_SHOWN = 60
 
+# A sentinel, because None is a valid value of a hyperparameter.
 _MISSING = object()
 
 
@@ -55,6 +56,7 @@ def _differences(assigned: dict[str, Any], passed: dict[str, Any], prefix: str) 
 
 def value_text(value: Any) -> str:
     """Return JSON text that is equal for equal values."""
+    # `default=repr`: a program may pass any object.
     return json.dumps(_canonical(value), sort_keys=True, default=repr)
 
 

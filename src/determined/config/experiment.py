@@ -56,14 +56,17 @@ def load_experiment(
 ) -> LoadedExperiment:
     """Read, migrate and validate a configuration. Raise `InvalidExperimentConfig` with all mistakes at once."""
     data, name, text = _read(source)
+    # Copied before anything else: the rest of the code may rely on plain data and on limits.
     raw, mistakes = copy_plain(data)
     if not isinstance(raw, dict):
         raise InvalidExperimentConfig([Mistake("", None, f"expected a map, got a {type(source).__name__}")])
     set_here: list[str] = []
     if overrides:
         raw, set_here = apply_overrides(raw, overrides)
+        # Again, because an override may contain anything that a file may.
         raw, more = copy_plain(raw)
         mistakes += more
+    # Migrated before validation, so that only the current format needs models.
     migration = migrate(without_nulls(raw))
     config, found = _checked(migration.config)
     mistakes += [*migration.mistakes, *found]
@@ -71,6 +74,7 @@ def load_experiment(
         raise InvalidExperimentConfig(_with_places(mistakes, name, text, set_here))
     return LoadedExperiment(
         config=config,
+        # The text of the user is kept with its comments, unless overrides have made it obsolete.
         original=text if text is not None and not overrides else dump_yaml(raw),
         notes=_note(migration.changes, without_nulls(raw), migration.config),
         warnings=[*filter(None, [unserved_warning(migration.config)]), *doubts(config)],
@@ -95,6 +99,7 @@ def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str, st
 def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mistake]]:
     """Return the validated model, or None, and all mistakes."""
     space, mistakes = check_space(config.get("hyperparameters", {}))
+    # Rules run on the plain data, so that they are checked even if the model cannot be built.
     mistakes += broken_rules(config)
     try:
         model = ExperimentConfig.model_validate({**config, "hyperparameters": space})
@@ -124,6 +129,7 @@ def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here:
         given_here = any(mistake.path == path or mistake.path.startswith(path + ".") for path in set_here)
         line = None if given_here else line_of(mistake.path, lines)
         file = "--config" if given_here else name
+        # One mistake for each field: further ones usually follow from the first.
         first.setdefault(mistake.path, mistake._replace(line=line, file=file))
     found = sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
     more = [Mistake("", None, "there are more mistakes")] if len(found) > MOST_MISTAKES else []

@@ -36,6 +36,7 @@ def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
     """Yield name, value and dotted path of each entry of a map, sorted by name."""
     if not isinstance(space, dict):
         raise InvalidConfigurationException(message=f"{where}: expected a map, got {space!r}")
+    # By text, because the names of a map may be of different types.
     for name in sorted(space, key=str):
         yield name, space[name], f"{where}.{name}"
 
@@ -120,6 +121,7 @@ def leaf(value: Any, where: str) -> Leaf:
         low, high = _bounds(value, where, names=("min", "max"))
         if low <= 0:
             raise InvalidConfigurationException(message=f"{where}.min: expected a number above 0, got {low!r}")
+        # Base 10 and exponents, so that sampling and grids treat both spellings alike.
         return Power(10.0, math.log10(low), math.log10(high), _count(value, where), bounds_are_values=True)
     raise InvalidConfigurationException(message=f"{where}.type: expected {', '.join(KINDS)}, got {kind!r}")
 
@@ -180,6 +182,7 @@ def _count(value: dict[str, Any], where: str) -> int | None:
 
 
 def _field(value: dict[str, Any], name: str, where: str) -> Any:
+    # Null is the value of a constant, and a missing field everywhere else.
     if value.get(name) is None and not (name == "val" and "val" in value):
         raise InvalidConfigurationException(message=f"{where}: a hyperparameter of type {value['type']} needs {name}")
     return value[name]

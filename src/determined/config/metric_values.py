@@ -49,4 +49,5 @@ def time_of(time_metric: str | None, steps_completed: int, metrics: Mapping[str,
     """
     if time_metric is None:
         return None
+    # Every report has a number of batches, so this time metric needs no value in it.
     return finite_number(metrics.get(time_metric, steps_completed if time_metric == "batches" else None))

@@ -37,6 +37,7 @@ class _Copier:
     def copy(self, value: Any, path: Path) -> Any:
         self._values += 1
         if self._values > _MOST_VALUES:
+            # Reported once, and the rest of the data is then skipped.
             if self._values == _MOST_VALUES + 1:
                 self._refuse(path[:1], f"stands for more than {_MOST_VALUES} values")
             return None
@@ -51,6 +52,7 @@ class _Copier:
     def _entries(self, value: dict[Any, Any], path: Path) -> Iterator[tuple[str, Any]]:
         seen: set[str] = set()
         for key, inner in value.items():
+            # YAML reads unquoted digits as numbers, but JSON has only texts as names.
             name = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
             if not isinstance(name, str) or not _is_writable(name):
                 self._refuse(path, f"expected a text as a name, got {key!r}"[:120])
@@ -66,6 +68,7 @@ class _Copier:
             return value
         if isinstance(value, str):
             return str(value) if _is_writable(value) else self._refuse(path, "holds a character that is no text")
+        # A plain int: a subclass, such as IntEnum, would be stored as something else.
         if isinstance(value, int):
             return int(value)
         if isinstance(value, float):

@@ -22,6 +22,7 @@ class RandomStream:
             words.append(word)
             # The initialization that the reference implementation of MT19937 defines.
             word = (1812433253 * (word ^ (word >> 30)) + position) & 0xFFFFFFFF
+        # Its own seeding is replaced by `restore`, because Python derives another state from a number.
         self._generator = random.Random()
         self.restore([*words, _WORDS])
 
@@ -39,6 +40,8 @@ class RandomStream:
 
         `largest` 0 consumes no random word.
         """
+        # Masked to the smallest power of two, like NumPy's legacy generator, so that the same words give the same
+        # number.
         mask = (1 << largest.bit_length()) - 1
         count = (largest.bit_length() + 31) // 32
         while largest > 0:  # rejection sampling, so that all values are equally likely
@@ -51,6 +54,7 @@ class RandomStream:
 
     def uuid(self) -> str:
         """Return a version-4 UUID, made of four words."""
+        # Byte order and number of words as in Determined, so that request ids of a seed are the same.
         drawn = b"".join(self.word().to_bytes(4, "little") for _ in range(4))
         return str(uuid.UUID(bytes=drawn, version=4))
 
@@ -58,4 +62,5 @@ class RandomStream:
         return list(self._generator.getstate()[1])
 
     def restore(self, state: list[int]) -> None:
+        # Version 3 is the format of the state since Python 3.2; None: no cached Gaussian number.
         self._generator.setstate((3, tuple(state), None))

@@ -68,6 +68,7 @@ def _split(
     without: list[T] = []
     for item in sorted(items, key=age_of):
         value = value_of(item)
+        # Values of other types, such as texts in `in_order`, are compared as they are.
         if value is None or (isinstance(value, float) and not is_finite(value)):
             without.append(item)
         else:

@@ -17,6 +17,7 @@ from determined.errors import Mistake
 
 Number = Annotated[float, validators.number()]
 PositiveNumber = Annotated[float, validators.number(above=0)]
+# Up to here a float represents every integer, and JSON parsers of other languages read it exactly.
 Whole = Annotated[int, validators.whole(-(2**53), 2**53, expected="a whole number")]
 
 
@@ -120,6 +121,7 @@ def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[s
     """Return a group of hyperparameters with its ranges validated."""
     checked: dict[str, Any] = {}
     for name, value in group.items():
+        # Searching for suggestions takes time, so the rest is not checked after too many mistakes.
         if not isinstance(value, dict) or len(mistakes) > MOST_MISTAKES:
             checked[name] = value
         elif value.get("type") is None:
@@ -143,6 +145,7 @@ def _leaf(value: dict[str, Any], path: Path, mistakes: list[Mistake]) -> Any:
             return value
         kind, value = near, {**value, "type": near}
         model = _KINDS[kind]
+    # A null field counts as not set, except that null is a valid constant.
     given = {name: content for name, content in value.items() if content is not None or name == "val"}
     try:
         leaf = model.model_validate(given)
@@ -165,6 +168,7 @@ def _range_problem(leaf: Block, kind: str) -> tuple[str, str] | None:
     low, high = getattr(leaf, low_name), getattr(leaf, high_name)
     if not low < high:
         return low_name, f"expected a number below {high_name}, got {low_name} {low} and {high_name} {high}"
+    # Sampling computes the width of the range, which would overflow.
     if math.isinf(float(high) - float(low)):
         return high_name, f"the range from {low} to {high} is too wide for a number"
     if isinstance(leaf, Log) and not _is_power(leaf.base, low, high):

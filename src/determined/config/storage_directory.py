@@ -21,5 +21,6 @@ def directory_of(block: Mapping[str, Any]) -> str | None:
 
 def with_directory(block: Mapping[str, Any], directory: str) -> dict[str, Any]:
     """Return a block for checkpoints in another directory, with the same retention settings."""
+    # Kept, because the retention policy belongs to the experiment and not to the place.
     kept = {name: block[name] for name in RETENTION if name in block}
     return {"type": "directory", "container_path": directory, **kept}

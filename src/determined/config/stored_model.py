@@ -21,6 +21,7 @@ def stored_model(plain: dict[str, Any]) -> ExperimentConfig:
     migrated like a file.
     """
     config = _constructed(ExperimentConfig, plain)
+    # Compared with what this version would write: any difference means another version, or edited data.
     if config is not None and config.plain() == plain:
         return config
     return load_experiment(plain).config
@@ -35,8 +36,10 @@ def _constructed(model: type[M], plain: dict[str, Any]) -> M | None:
     values = {}
     for name, value in plain.items():
         values[name] = _value(_shape(model, name), value)
+        # None marks a value of no known kind; null itself is stored as None.
         if values[name] is None and value is not None:
             return None
+    # Not validated: these data were when they were stored, and validating takes time at every start of a runner.
     return model.model_construct(**values)
 
 
@@ -72,6 +75,7 @@ def _value_of_block(shape: _Shape, value: Any) -> Any:
     if len(shape.blocks) == 1:
         (model,) = shape.blocks.values()
     else:
+        # The field that selects the alternative has another name in each block.
         kinds = [TAG + value[field] for field in KIND_FIELD.values() if isinstance(value.get(field), str)]
         known = [shape.blocks[kind] for kind in kinds if kind in shape.blocks]
         if len(known) != 1:

@@ -32,6 +32,7 @@ class Check:
         """Return pydantic's description of the validator; pydantic calls it when it makes the model."""
         from pydantic_core import core_schema
 
+        # A plain validator, so that pydantic does not convert the value before: it would accept "1" as a number.
         return core_schema.no_info_plain_validator_function(self.function)
 
 
@@ -39,6 +40,7 @@ def refusal(expected: str, hint: str = "") -> PydanticCustomError:
     """Return the error of a validator. `error_messages.py` adds the path and the value."""
     from pydantic_core import PydanticCustomError
 
+    # The message is made in `error_messages.py`, which knows the path and hides secrets.
     return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
 
 
@@ -47,8 +49,10 @@ def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Check
     words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
 
     def check(value: Any) -> int:
+        # YAML reads 1e3 as a float.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
+        # A bool is an integer in Python.
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             raise refusal(words)
         return value
@@ -114,6 +118,7 @@ def choice(*names: str) -> Check:
         from difflib import get_close_matches
 
         if not isinstance(value, str) or value not in names:
+            # 0.5 finds a word with a few wrong letters, and seldom an unrelated one.
             near = get_close_matches(value.lower(), names, n=1, cutoff=0.5) if isinstance(value, str) else []
             raise refusal(expected, f"did you mean {near[0]}?" if near else "")
         return value
@@ -126,6 +131,7 @@ def matching(pattern: str, expected: str) -> Check:
     compiled = re.compile(pattern)
 
     def check(value: Any) -> str:
+        # `fullmatch`, because `match` would accept a text that only begins correctly.
         if not isinstance(value, str) or not compiled.fullmatch(value):
             raise refusal(expected)
         return value

@@ -78,6 +78,7 @@ class AzureSettings(StorageSettings):
             raise ValueError("checkpoint_storage of type azure takes no credential beside a connection_string")
         name = clouds.bucket_name(self.container, "container")
         connection_string = clouds.filled_text(self.connection_string, "connection_string")
+        # A connection string is one secret as a whole, because it contains the key.
         if connection_string is not None:
             options, secrets = _from_connection_string(connection_string)
         else:
@@ -110,6 +111,7 @@ def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
         options["endpoint"] = endpoint
         options.setdefault("account_name", _account_of(endpoint))
     secrets = {options[name] for name in ("account_key", "sas_key") if name in options}
+    # The complete text too, because an error may quote it.
     return options, {*secrets, text}
 
 
@@ -123,7 +125,9 @@ def _from_account_url(url: str, credential: str | None) -> tuple[dict[str, Any],
     secret = credential or query
     if secret:
         is_signature = "sig=" in secret
+        # Signatures are often copied with the question mark of the URL.
         options["sas_key" if is_signature else "account_key"] = secret.removeprefix("?")
+    # Both forms, because an error may quote either.
     return options, {secret, secret.removeprefix("?")} if secret else set()
 
 

@@ -21,10 +21,13 @@ KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
 class Block(BaseModel):
     """A block of a configuration. It is immutable and rejects unknown fields."""
 
+    # Frozen: several parts of a runner share the model. Unknown fields are rejected, because a misspelled one would
+    # otherwise be ignored.
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def plain(self) -> dict[str, Any]:
         """Return the block as it would be written in a file: JSON values without fields that are None."""
+        # Not `model_dump`, which would dump tagged alternatives and lengths in another form.
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: plain_value(value) for name, value in values.items() if value is not None}
 
@@ -35,6 +38,7 @@ def plain_value(value: Any) -> Any:
         return value.plain()
     if isinstance(value, tuple):
         return [plain_value(item) for item in value]
+    # Copied, so that changes of the plain data do not change the model.
     return copy.deepcopy(value)
 
 

@@ -15,6 +15,7 @@ from determined.config.validators import Flag, PositiveCount, Text
 class RetentionPolicy(Block):
     """The number of days that logs are kept; -1 means forever."""
 
+    # The limits of Determined's schema.
     log_retention_days: Annotated[int, validators.whole(-1, 32767)] | None = None
 
 

@@ -28,6 +28,7 @@ else:
     StorageConfig = one_of(storage_models(), storage_tag)
 
 Period = Annotated[Length, validators.length(0)]
+# Every random generator in use accepts these seeds.
 Seed = Annotated[int, validators.whole(0, 2**31 - 1)]
 
 
@@ -123,4 +124,5 @@ class ExperimentConfig(Block):
 
     def plain(self) -> dict[str, Any]:
         """Return the effective configuration as JSON data, as it is passed to trials and stored."""
+        # Written even if it is None, because null means no limit, and a missing field the default.
         return {**super().plain(), "hang_timeout": self.hang_timeout}

@@ -19,6 +19,7 @@ def _pattern(value: Any) -> str:
         raise validators.refusal("a regular expression")
     try:
         re.compile(value)
+    # RecursionError and OverflowError: patterns with deep nesting or huge repetitions.
     except (re.error, RecursionError, OverflowError) as error:
         raise validators.refusal("a regular expression", str(error)) from None
     return value

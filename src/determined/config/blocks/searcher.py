@@ -47,6 +47,7 @@ class SearcherBlock(Block):
 
 def searcher_models() -> dict[str, type[SearcherBlock]]:
     """Return the model of every registered search method, by name."""
+    # Models are loaded here, when a configuration is validated; commands that only read need none.
     return {name: load(method.implementation) for name, method in SEARCH_METHODS.items()}
 
 

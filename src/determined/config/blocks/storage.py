@@ -44,6 +44,7 @@ def storage_model(name: str) -> type[StorageBlock]:
     The settings themselves are not a model, because workers read them without importing pydantic.
     """
     settings = load(STORAGE_TYPES[name].implementation)
+    # With extras, because the validators are in the annotations.
     hints = get_type_hints(settings, include_extras=True)
     fields: dict[str, Any] = {"type": (Literal[name], ...)}
     fields |= {field: (hints[field], getattr(settings, field, ...)) for field in settings.fields()}
@@ -55,6 +56,7 @@ def storage_tag(value: Any) -> str | None:
 
     A block without `type` that has only retention settings is the local directory. `type: local` itself is rejected.
     """
+    # A model that was validated before, as in `model_copy`.
     if not isinstance(value, dict):
         return tag_by("type")(value)
     if "type" in value:

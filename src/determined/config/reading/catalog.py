@@ -14,9 +14,11 @@ from determined.config.blocks.block import TAG, Block
 # The path of a block in a configuration, including the tags of alternatives.
 Place = tuple[str, ...]
 
+# Thresholds of similarity for difflib: the farther away a field is, the more similar its name must be.
 _SURE, _LIKELY, _PERHAPS = 0.85, 0.75, 0.6
+# A longer list would hide the mistake.
 _FEW = 12
-_SHORTEST = 3
+_SHORTEST = 3  # shorter names are the beginning of too many fields
 
 
 @cache
@@ -35,6 +37,7 @@ def meant(model: type[Block], place: Place, name: str) -> str:
         return f"it belongs to {', '.join(owners)}"
     everywhere = {_shown(at, field): field for at, fields in known.items() if at != place for field in fields}
     if same := [path for path, field in everywhere.items() if field == name]:
+        # The least nested field is the most likely one.
         return f"did you mean {min(same, key=lambda path: (path.count('.'), path))}?"
     if near := get_close_matches(name, here, n=1, cutoff=_PERHAPS):
         return f"did you mean {near[0]}?"
@@ -54,6 +57,7 @@ def list_fields(model: type[Block]) -> frozenset[str]:
         _shown(place, name)
         for place, block in blocks(model)
         for name, field in block.model_fields.items()
+        # An entrypoint may be a list too, but a text for it is a command.
         if any(get_origin(part) is tuple for part in parts(field.annotation)) and name != "entrypoint"
     )
 

@@ -18,7 +18,7 @@ from determined.errors import Mistake
 # Limited because searching for suggestions takes time, and a longer list is not useful.
 MOST_MISTAKES = 100
 UNKNOWN_FIELD = "unknown field"
-_LONGEST_VALUE = 80
+_LONGEST_VALUE = 80  # fits into a line together with the path
 # Blocks whose values are never shown, because they may be secrets under any name.
 _SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
 
@@ -57,6 +57,7 @@ def from_validation(error: ValidationError, model: type[Block], prefix: Path = (
 def got(path: Path, value: Any) -> str:
     """Return a wrong value for a message, shortened and without secrets."""
     names = [str(part) for part in path]
+    # The mask of an arbitrary text shows whether a name is secret.
     hidden = any(name in _SECRET_BLOCKS or mask_secrets("x", name) == MASK for name in names)
     if hidden:
         return "a map" if isinstance(value, dict) else "a list" if isinstance(value, list) else "what is not shown here"
@@ -66,6 +67,7 @@ def got(path: Path, value: Any) -> str:
 
 def nearest_kind(kind: Any, known: Sequence[str]) -> str | None:
     """Return the known word that is most similar to this one, or None."""
+    # 0.5 finds a word with a few wrong letters, and seldom an unrelated one.
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.5) if isinstance(kind, str) else []
     return near[0] if near else None
 
@@ -83,6 +85,7 @@ def guessed_alternatives(config: dict[str, Any], model: type[Block]) -> dict[str
         fields = _alternatives(model, block)
         kind = nearest_kind(value.get(field), list(fields))
         if kind is None:
+            # The kind with the most fields in common, if the word is not similar to any.
             kind = max(fields, key=lambda name: len(value.keys() & set(fields[name])))
         if value.get(field) not in fields:
             guessed[block] = {**value, field: kind}
@@ -126,6 +129,7 @@ def unknown_kind(path: Path, kind: Any, known: list[str]) -> Mistake:
 def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistake:
     """Return the mistake for one pydantic error."""
     place = detail["loc"]
+    # Tags of alternatives are not part of the file.
     path: Path = (*prefix, *(part for part in place if not str(part).startswith(TAG)))
     where, value = dotted(path), detail["input"]
     kind = detail["type"]
@@ -135,11 +139,13 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
     if kind == "missing":
         return Mistake(where, None, "missing" + (f": {_NEEDED[where]}" if where in _NEEDED else ""))
     if kind == "extra_forbidden":
+        # Indexes of lists are not part of the catalog.
         blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
         hint = _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
         return Mistake(where, None, UNKNOWN_FIELD, hint)
     if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         return _wrong_alternative(model, path, value)
+    # All other errors of pydantic are about the type of a container, because every single value has its own validator.
     expected = "a list" if kind in ("tuple_type", "list_type") else "a map"
     return Mistake(where, None, f"expected {expected}, got {got(path, value)}")
 

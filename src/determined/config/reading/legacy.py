@@ -55,6 +55,7 @@ def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
         per_step = _BATCHES_PER_STEP
     elif not _is_count(per_step) or per_step < 1:
         notes.expected("batches_per_step", "a whole number from 1 on", per_step)
+        # A valid value, so that no further mistakes follow from this one.
         per_step = _BATCHES_PER_STEP
     elif "scheduling_unit" not in config:
         config["scheduling_unit"] = per_step
@@ -110,6 +111,7 @@ def _gpu_is_cuda(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     environment = dict(environment)
     for name in ("image", "environment_variables"):
         block = environment.get(name)
+        # A file with both names is left to the validation, which rejects `gpu`.
         if isinstance(block, dict) and "gpu" in block and "cuda" not in block:
             environment[name] = {("cuda" if key == "gpu" else key): value for key, value in block.items()}
             notes.changes.append(f"environment.{name}.gpu is called cuda")
@@ -121,6 +123,7 @@ def _log_policies(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     policies = config.get("log_policies")
     if not isinstance(policies, list):
         return config
+    # Names are taken from the complete list, so that a generated one does not collide with a later one.
     names = {policy["name"] for policy in policies if isinstance(policy, dict) and isinstance(policy.get("name"), str)}
     migrated = []
     for index, policy in enumerate(policies):
@@ -153,6 +156,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53
 
 
+# In this order: lengths in steps become lengths in batches before searchers are translated.
 _CHANGES: tuple[Callable[[dict[str, Any], _Notes], dict[str, Any]], ...] = (
     _steps,
     _retired_searchers,

@@ -14,8 +14,9 @@ from determined.errors import Mistake
 # The migrated searcher, a description of each change, and the mistakes found.
 Result = tuple[dict[str, Any], list[str], list[Mistake]]
 
-_LONGEST = 2**63 - 1
-_MOST_RUNGS = 64
+_LONGEST = 2**63 - 1  # the largest integer that the store and JSON parsers of other languages hold
+_MOST_RUNGS = 64  # bounds the loop in `_useful_rungs` for a divisor close to 1
+# The defaults of these searchers in the releases that had them.
 _DEFAULTS = {"divisor": 4, "max_rungs": 5, "num_rungs": 5, "mode": "standard"}
 
 
@@ -39,6 +40,7 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     model = searcher_model(searcher.get("name"))
     if model is None:
         return searcher, [], []
+    # What is given takes precedence over what is derived.
     searcher = {**model.derived(searcher), **searcher}
     time = {"max_time", "time_metric"}
     if not time <= model.model_fields.keys() or time & searcher.keys() or "max_length" not in searcher:
@@ -46,6 +48,7 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     given = read_length(searcher["max_length"])
     if given is None:  # validation rejects it; otherwise the other two would also be reported as missing
         return {**searcher, "time_metric": "batches", "max_time": 1}, [], []
+    # A length of 0 is rejected by validation; 1 keeps the derived fields valid.
     metric, longest = given.unit or "batches", max(1, given.value)
     change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {longest}"
     return {**searcher, "time_metric": metric, "max_time": longest}, [change], []
@@ -72,6 +75,7 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
     if rungs is None:
         return {**migrated, "max_trials": 1}, changes, []  # validation reports the wrong divisor, mode or rungs
     divisor = float(searcher.get("divisor", _DEFAULTS["divisor"]))
+    # Each bracket gets the same share of the budget.
     trials = sum(_affordable(budget.value / len(rungs), whole.value, count, divisor) for count in rungs)
     changes.append(f"searcher.budget: {_shown(budget)} is max_trials: {trials}, computed from what they would train")
     return {**migrated, "max_trials": trials}, changes, []
@@ -110,6 +114,7 @@ def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | N
         return [min(rungs, most) for rungs in given] if all(map(_is_rungs, given)) else None
     if mode not in ("aggressive", "standard", "conservative"):
         return None
+    # The same numbers of brackets as `adaptive_asha` uses.
     fewest = {"aggressive": most, "standard": (most - 1) // 2 + 1, "conservative": 1}[mode]
     return list(range(fewest, most + 1))
 
@@ -124,6 +129,7 @@ def _useful_rungs(length: int, divisor: float) -> int:
 
 def _affordable(budget: float, length: int, rungs: int, divisor: float) -> int:
     """Return the number of trials that a bracket can start with if one in `divisor` continues at each rung."""
+    # The average training of a trial, as a share of the complete length.
     share = divisor ** (1 - rungs) * (1 + (rungs - 1) * (1 - 1 / divisor))
     return max(1, math.floor(budget / (length * share)))
 

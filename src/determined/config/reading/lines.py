@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_MOST_PLACES = 200_000
+_MOST_PLACES = 200_000  # the limit of values of a configuration
 
 
 def lines_of(text: str) -> dict[str, int]:

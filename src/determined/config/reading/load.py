@@ -9,7 +9,7 @@ from typing import Any
 
 from determined.errors import InvalidExperimentConfig, Mistake
 
-_LARGEST_TEXT = 1024 * 1024
+_LARGEST_TEXT = 1024 * 1024  # configurations have a few kilobytes; a larger file is a mistake or an attack
 _DEEPEST = 64
 _MOST_ALIASES = 100
 # Aliases let a short text expand to a huge structure, so the expanded values are limited too.
@@ -35,15 +35,18 @@ def parse_value(name: str, text: str) -> Any:
     """Return the value of a YAML text, of any type."""
     if len(text.encode(errors="replace")) > _LARGEST_TEXT:
         raise _too_large(name)
+    # Before the data are built: an attack by aliases or nesting would exhaust memory or stack in the loader.
     _check_events(name, text)
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    # "safe" constructs only plain data.
     loader = YAML(typ="safe", pure=True)
     loader.allow_duplicate_keys = False
     loader.Constructor = _plain_constructor()
     try:
         data = loader.load(text)
+    # ValueError: for example an integer of more digits than Python converts.
     except (YAMLError, ValueError) as error:
         raise _bad(name, _line_of(error), _words_of(error)) from None
     _count_nodes(name, data)
@@ -52,11 +55,13 @@ def parse_value(name: str, text: str) -> Any:
 
 def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
     """Return the name and the text of a file, or of the text itself."""
+    # A text with a line break is never a file name.
     is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:
         return "configuration", str(source)
     path = Path(source)
     with open(path, "rb") as file:
+        # One byte more than allowed shows that the file is larger, without reading all of it.
         content = file.read(_LARGEST_TEXT + 1)
     if len(content) > _LARGEST_TEXT:
         raise _too_large(str(path))
@@ -100,6 +105,7 @@ def _check_events(name: str, text: str) -> None:
                 aliases += 1
                 if aliases > _MOST_ALIASES:
                     problem = f"more than {_MOST_ALIASES} aliases"
+            # "!" alone only says that a value is a text.
             elif getattr(event, "tag", None) not in (None, "!"):
                 problem = f"the tag {event.tag!r} is not allowed"
             if isinstance(event, CollectionStartEvent):
@@ -117,6 +123,7 @@ def _check_events(name: str, text: str) -> None:
 def _count_nodes(name: str, data: Any) -> None:
     """Raise if the data expand to too many values; this also ends the walk through an alias to its own parent."""
     count = 0
+    # A stack instead of recursion, because the data may refer to themselves.
     stack = [data]
     while stack:
         node = stack.pop()

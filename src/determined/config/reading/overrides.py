@@ -20,6 +20,7 @@ def apply_overrides(config: dict[str, Any], overrides: Sequence[str]) -> tuple[d
     A field that is set replaces other names of the same quantity: `max_length` replaces `max_steps`, so that the two do
     not contradict each other.
     """
+    # The caller's configuration stays as it was.
     config = copy.deepcopy(config)
     given: dict[str, Any] = {}  # the overrides alone
     mistakes: list[Mistake] = []
@@ -27,6 +28,7 @@ def apply_overrides(config: dict[str, Any], overrides: Sequence[str]) -> tuple[d
     for override in overrides:
         try:
             paths.append(_apply(config, override))
+            # Applied to an empty map as well, to know which fields were given on the command line.
             _apply(given, override)
         except InvalidExperimentConfig as error:
             mistakes.extend(error.mistakes)
@@ -59,6 +61,7 @@ def _apply(config: dict[str, Any], override: str) -> str:
     block = config
     for depth, name in enumerate(names[:-1], start=1):
         inner = block.get(name)
+        # A block that is missing or null is created.
         if inner is None:
             inner = block[name] = {}
         if not isinstance(inner, dict):
@@ -67,6 +70,7 @@ def _apply(config: dict[str, Any], override: str) -> str:
     value = _value(path, names, text.strip())
     free = names[0] in ("data", "hyperparameters")  # free-form data, in which {epochs: 2} is not a length
     if not free and names[-1] in get_args(LengthUnit) and read_length(block) is not None:
+        # `{batches: 100}` with `epochs=2` would otherwise have two units.
         block.clear()  # a length has one unit, so the new one replaces the old one
     block[names[-1]] = _merged(block.get(names[-1]), value, free=free)
     return path
@@ -79,6 +83,7 @@ def _value(path: str, names: list[str], text: str) -> Any:
     value, or the text itself.
     """
     is_list = path in list_fields(ExperimentConfig) or (names[0] == "hyperparameters" and names[-1] == "vals")
+    # Only brackets, because a text such as `a: b` on the command line is more likely a text than a map.
     if text[:1] in ("[", "{"):
         value = _bracketed(path, text)
         is_list_of_blocks = is_list and tuple(names) in catalog(ExperimentConfig)

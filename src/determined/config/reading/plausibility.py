@@ -21,6 +21,7 @@ def _log_bounds(config: ExperimentConfig) -> Iterator[str]:
         if leaf["type"] != "log" or leaf["base"] < 2:
             continue
         low, high, base = leaf["minval"], leaf["maxval"], leaf["base"]
+        # Bounds between 0 and 1 are typical for values such as learning rates, and useless as exponents.
         if low > 0 and high <= 1:
             yield (
                 f"{dotted(path)}: the bounds of a log are exponents, so its values lie between {base**low:g} and "

@@ -54,6 +54,7 @@ def _method_rules(config: Config) -> Iterator[Problem]:
 def _slots_fit(config: Config) -> Iterator[Problem]:
     """Require `max_slots` to be at least `slots_per_trial`."""
     resources = _block(config, "resources")
+    # The default of the field, because the data are not validated yet.
     most, each = resources.get("max_slots"), resources.get("slots_per_trial", 1)
     if isinstance(most, int) and isinstance(each, int) and 1 <= most < each:
         yield "resources.max_slots", f"expected at least slots_per_trial, which is {each}, got {most}", ""

@@ -17,6 +17,7 @@ STORAGE_TYPES = {
     "directory": StorageType("determined.checkpoint_storage.types.directory:DirectorySettings"),
     "s3": StorageType("determined.checkpoint_storage.types.s3:S3Settings", uri_scheme="s3"),
     "gcs": StorageType("determined.checkpoint_storage.types.gcs:GcsSettings", uri_scheme="gs"),
+    # `azure` has no URI: an account and a container are not described by one name.
     "azure": StorageType("determined.checkpoint_storage.types.azure:AzureSettings"),
 }
 

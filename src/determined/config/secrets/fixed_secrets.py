@@ -24,17 +24,20 @@ def mask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]
         block = _block(masked, path)
         if isinstance(leaf, Const) and block is not None:
             name = functools.reduce(inner_name, path, "")
+            # A block named `secrets` is masked completely, whatever its fields are called.
             block[path[-1]] = MASK if name == "secrets" else mask_secrets(block[path[-1]], name)
     return masked
 
 
 def unmask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
     """Return stored hyperparameters with masked values restored from the search space of the configuration."""
+    # A search without masked values, the usual case, needs no copy.
     if MASK not in json.dumps(hparams):
         return hparams
     restored = copy.deepcopy(hparams)
     for path, leaf in leaves(space):
         block = _block(restored, path)
+        # A value may contain the mask in part, for example in a URL.
         if isinstance(leaf, Const) and block is not None and MASK in json.dumps(block[path[-1]]):
             block[path[-1]] = leaf.value
     return restored

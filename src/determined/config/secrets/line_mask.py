@@ -29,6 +29,7 @@ class LineMask:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = frozenset(secrets)
         forms = {form for secret in self._secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
+        # Sorted by text as well, so that the pattern is the same in every process.
         longest_first = sorted(forms, key=lambda form: (-len(form), form))  # one may be contained in another
         self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
@@ -36,6 +37,7 @@ class LineMask:
         """Return the text with secrets masked."""
         if self._known is not None:
             text = self._known.sub(MASK, text)
+        # The search for URLs is slow, and most lines have none.
         return mask_url_passwords(text) if "://" in text else text
 
     def with_secrets_of(self, environment: Mapping[str, str]) -> LineMask:
@@ -61,6 +63,7 @@ def environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
         yield value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # also if the password is not quoted
 
 
+# Few sets of secrets occur in a process; the limit protects a long-running daemon.
 @lru_cache(maxsize=16)
 def _made(secrets: frozenset[str]) -> LineMask:
     """Return the mask for these secrets, cached because most processes have the same ones."""

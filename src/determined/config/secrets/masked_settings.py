@@ -32,6 +32,7 @@ def masked_settings(config: Mapping[str, Any]) -> MaskedSettings:
     settings: dict[str, None] = {}
     variables: dict[str, None] = {}
     # Asterisks that masking does not put there, as in a description, are a value like any other.
+    # Masked again after the asterisks were replaced: only fields that masking would hide contain a masked secret.
     for name, text in _masked(config, mask_secrets(_with_other_secrets(config)), ""):
         if name == _VARIABLES or name.startswith(f"{_VARIABLES}."):
             variables[text.partition("=")[0]] = None

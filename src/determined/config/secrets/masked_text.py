@@ -26,6 +26,7 @@ def mask_yaml(text: str) -> str:
     masked_data = mask_secrets(data)
     masked = "".join(map(_with_comment_masked, _with_spans_masked(text).splitlines(keepends=True)))
     try:
+        # Replaced spans could break the YAML or change another value; the comparison notices both.
         unharmed = mask_secrets(parse_yaml("the configuration", masked)) == masked_data
     except InvalidConfigurationException:
         unharmed = False
@@ -44,6 +45,7 @@ def _with_spans_masked(text: str) -> str:
     from ruamel.yaml import YAML
 
     spans = dict(_secret_spans(YAML(typ="safe", pure=True).compose(text), ""))
+    # From the end of the text, so that earlier positions stay valid.
     for (start, end), shown in sorted(spans.items(), reverse=True):
         # The span of a block scalar includes the final line break, which must be kept.
         tail = text[start:end][len(text[start:end].rstrip()) :]

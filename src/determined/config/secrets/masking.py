@@ -33,6 +33,7 @@ def mask_secrets(value: Any, name: str = "") -> Any:
         if name == "entrypoint" and all(isinstance(word, str) for word in value):
             return mask_arguments(list(value))
         return [mask_secrets(inner, name) for inner in value]
+    # Numbers are not masked: a count under a name such as `max_token` is no secret.
     if not isinstance(value, str):
         return value
     if name == "secrets" or _SECRET_NAME.search(name):
@@ -83,5 +84,6 @@ def mask_arguments(arguments: list[str]) -> list[str]:
     secret_follows = False
     for argument in arguments:
         masked.append(MASK if secret_follows else mask_secrets(argument))
+        # `--token=x` contains its value, which `mask_secrets` hides.
         secret_follows = argument.startswith("-") and bool(_SECRET_NAME.search(argument.lstrip("-")))
     return masked

@@ -18,6 +18,7 @@ class Redaction:
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
         # Longest first, because one may be contained in another.
+        # One pattern for all secrets, because a bundle may have megabytes of logs.
         self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
 
     # Known secrets are masked first, because the end of a value that only looks like a secret has to be guessed.
