@@ -52,7 +52,7 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 # those of what broke with old versions: checkpoints, the command line, configurations, cloud storage, PostgreSQL, TensorBoard.
 test-minimum-short: $(SHORT_STAMP)
 	$(SHORT_VENV)/bin/python -m pytest -n $(WORKERS) tests/test_requirements.py tests/cli/test_main.py \
-		tests/config/test_overrides.py tests/checkpoint_storage/test_clouds.py tests/pytorch/test_checkpoint_files.py \
+		tests/config/test_overrides.py tests/checkpoint_storage/test_cloud_access.py tests/pytorch/test_checkpoint_files.py \
 		tests/cli/test_postgres.py tests/cli/test_tensorboard.py tests/searchers/test_optuna.py
 
 $(SHORT_STAMP): $(STAMP)

@@ -55,8 +55,8 @@ print(json.dumps(found))
 """
 # Needed by some runs only, or not before a run begins.
 LATER = {
-    "determined.checkpoint_storage.cloud",
-    "determined.checkpoint_storage.clouds",
+    "determined.checkpoint_storage.cloud_storage",
+    "determined.checkpoint_storage.cloud_access",
     "determined.config.hyperparameters",
     "determined.config.reading.load",
     "determined.core.ranks.object_group",

@@ -112,7 +112,9 @@ def import_class(spec: str) -> type[Any]:
     found: Any = importlib.import_module(module_name)
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):
-            raise InvalidExperimentException(f"{_place_of(found)} has no class {attribute!r}{_meant(found, attribute)}")
+            raise InvalidExperimentException(
+                f"{_place_of(found)} has no class {attribute!r}{_similar_class_hint(found, attribute)}"
+            )
         found = getattr(found, attribute)
     if not isinstance(found, type):
         raise InvalidExperimentException(f"{spec!r} names {found!r}, which is not a class")
@@ -130,7 +132,7 @@ def _place_of(found: Any) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _meant(found: Any, name: str) -> str:
+def _similar_class_hint(found: Any, name: str) -> str:
     """Return a hint with the most similar class name, or an empty text."""
     classes = [known for known, value in vars(found).items() if isinstance(value, type)]
     near = difflib.get_close_matches(name, classes, n=1)

@@ -73,7 +73,7 @@ class _Skipped:
         self.by_reason.setdefault(reason, []).append(name)
 
     def __str__(self) -> str:
-        return "; ".join(f"{reason}: {_some(names)}" for reason, names in self.by_reason.items())
+        return "; ".join(f"{reason}: {_shortened_list(names)}" for reason, names in self.by_reason.items())
 
 
 class _Snapshot:
@@ -290,7 +290,7 @@ def _rules(lines: list[str]) -> GitIgnoreSpec | None:
     return GitIgnoreSpec.from_lines(lines)
 
 
-def _some(names: list[str]) -> str:
+def _shortened_list(names: list[str]) -> str:
     """Return the first names as a text, and how many more there are."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

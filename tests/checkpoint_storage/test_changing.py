@@ -11,7 +11,7 @@ import pytest
 from determined.checkpoint_storage import CheckpointStorage, DirectoryStorage, build_from_argument, manifest
 from determined.checkpoint_storage.base import METADATA_FILE
 from determined.checkpoint_storage.bucket import Bucket
-from determined.checkpoint_storage.cloud import CloudStorage
+from determined.checkpoint_storage.cloud_storage import CloudStorage
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 FILES = {"state": b"content", "code/train.py": b"pass", "code/data/small": b"", METADATA_FILE: b"{}"}

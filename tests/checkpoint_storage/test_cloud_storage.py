@@ -19,7 +19,7 @@ from determined import paths
 from determined.checkpoint_storage import build_from_argument, manifest
 from determined.checkpoint_storage.base import METADATA_FILE
 from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
-from determined.checkpoint_storage.cloud import CloudStorage
+from determined.checkpoint_storage.cloud_storage import CloudStorage
 from determined.checkpoint_storage.retention import Candidate, Policy, clean_up
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from tests.helpers.s3_server import S3Server

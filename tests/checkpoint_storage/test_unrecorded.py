@@ -12,7 +12,7 @@ import pytest
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
 from determined.checkpoint_storage.bucket import Bucket
-from determined.checkpoint_storage.cloud import CloudStorage
+from determined.checkpoint_storage.cloud_storage import CloudStorage
 from determined.checkpoint_storage.directory import DirectoryStorage
 from determined.checkpoint_storage.unrecorded import examine
 from determined.errors import InvalidCheckpointException

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.cli.display.chart import Curve, draw
 from determined.cli.display.safe_text import width as columns_of
+from determined.cli.experiment.comparison.chart import Curve, draw
 
 NAN, INF = float("nan"), float("inf")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from determined.cli.logs.reading import _Reader
+from determined.cli.logs import _Reader
 from determined.store import open as opening
 from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.records import LogFilter

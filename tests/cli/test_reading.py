@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from determined.cli.running.summary import summarize, summary_lines
+from determined.cli.running.text_view import summarize, summary_lines
 from determined.experimental import client
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import Process, this_process

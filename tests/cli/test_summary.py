@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from determined.cli.running.summary import summarize, summary_lines, summary_plain
+from determined.cli.running.text_view import summarize, summary_lines, summary_plain
 from determined.store.store import Store
 from tests.cli.filling import add_trials, end, end_trial, lead, new_experiment
 from tests.cli.running import det

@@ -6,7 +6,7 @@ import pytest
 
 from determined.checkpoint_storage.retention import Candidate, Policy, keep
 from determined.cli.checkpoint.downloads import sorted_by_metric
-from determined.cli.running.summary import summarize
+from determined.cli.running.text_view import summarize
 from determined.cli.tensorboard.start import chosen_trials
 from determined.experimental import Determined, client
 from determined.store.store import Store

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from determined.cli.running.line_view import LineView, hparams_text
 from determined.cli.running.live_view import LiveView, render
+from determined.cli.running.text_view import LineView, hparams_text
 from determined.experiment.runner.view import RungView, TrialView, View
 from tests.cli.conftest import WEIRD
 from tests.helpers.terminal import screen, screen_cells

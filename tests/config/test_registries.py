@@ -131,7 +131,7 @@ def test_workers_read_a_storage_type_without_pydantic(name: str) -> None:
     module, _, kind = STORAGE_TYPES[name].implementation.partition(":")
     program = (
         f"import sys; from {module} import {kind}; {kind}({ {'type': name, **STORAGES[name]}!r}); "
-        "large = {'pydantic', 'obstore', 'determined.checkpoint_storage.clouds'} & sys.modules.keys(); "
+        "large = {'pydantic', 'obstore', 'determined.checkpoint_storage.cloud_access'} & sys.modules.keys(); "
         "assert not large, large"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from determined.cli.running.foreground import run_here
+from determined.cli.running.run_or_queue import run_here
 from determined.engines.local import LocalEngine
 from determined.experiment.runner.run import run_experiment
 from determined.store.databases.sqlite import SqliteDatabase

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.searchers.simulate import Behaviour, simulate
 from tests.searchers.methods import make
 

@@ -12,9 +12,9 @@ import pytest
 
 from determined.engines.slots import find_slots
 from determined.queue import dispatcher, restart_backoff
+from determined.queue.daemon import Daemon
 from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
-from determined.queue.serving import Daemon
 from determined.queue.status import daemon_is_running, read_status
 from tests.helpers.postgres import running_server
 from tests.helpers.searches import DET

@@ -34,7 +34,7 @@ def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
             number: ExperimentFiles.for_key(store.experiments.get(number).key) for number in (gone, unreadable, last)
         }
     for number in (unreadable, last):
-        files[number].surroundings.write_text('{"python": ')
+        files[number].captured_environment.write_text('{"python": ')
     for number in (gone, unreadable, odd, last):
         here.put_into_queue(number)
     with sqlite3.connect(here.home / "determined" / "store.sqlite") as connection:
@@ -115,7 +115,7 @@ def test_who_is_in_the_queue_keeps_the_variables_that_they_came_with(
     experiment = create(here)
     here.put_into_queue(experiment)
     with here.opened() as store:
-        kept = ExperimentFiles.for_key(store.experiments.get(experiment).key).surroundings
+        kept = ExperimentFiles.for_key(store.experiments.get(experiment).key).captured_environment
     kept.write_text(json.dumps({"python": "python3", "environment": {"COLOUR": "red"}}))
     refused = det("experiment", "activate", str(experiment), "--detach")
     assert "is in the queue of" in refused.stderr

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from determined.queue import daemon
+from determined.queue import daemon_start
 from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 from determined.queue.status import Status, write_status
 from tests.cli.running import det, det_ok
@@ -32,7 +32,7 @@ class Leaving:
 
 
 def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "_SECONDS_TO_SHUT_DOWN", 0.2)
+    monkeypatch.setattr(daemon_start, "_SECONDS_TO_SHUT_DOWN", 0.2)
     here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
     experiment = create(here, "--slots", "3")
     leaving = Leaving(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
@@ -43,7 +43,7 @@ def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: 
     resumed = det("queue", "resume")
     assert (resumed.exit_code, TOLD in resumed.stderr) == (1, True)
 
-    monkeypatch.setattr(daemon, "_SECONDS_TO_SHUT_DOWN", 30.0)
+    monkeypatch.setattr(daemon_start, "_SECONDS_TO_SHUT_DOWN", 30.0)
     threading.Timer(0.3, leaving.end).start()
     assert det_ok("queue", "resume") == "Resumed the queue with 1 experiment.\n"
     here.wait_for(lambda store: store.queue.find(experiment) is None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from determined.searchers.brackets import Bracket, adaptive_brackets, next_bracket, thresholds, whole_logarithm
+from determined.searchers.brackets import Bracket, adaptive_brackets, integer_logarithm, next_bracket, thresholds
 from determined.searchers.preview import Preview, ValueRange, preview
 from tests.searchers.methods import GRID, SPACE, config
 
@@ -123,10 +123,10 @@ def test_known_brackets(fields: dict[str, Any], expected: list[tuple[int, int, i
 
 
 def test_exact_powers_lose_no_rung() -> None:
-    assert whole_logarithm(243, 3) == 5
-    assert whole_logarithm(242, 3) == 4
-    assert whole_logarithm(1000, 10) == 3
-    assert whole_logarithm(1, 4) == 0
+    assert integer_logarithm(243, 3) == 5
+    assert integer_logarithm(242, 3) == 4
+    assert integer_logarithm(1000, 10) == 3
+    assert integer_logarithm(1, 4) == 0
     assert len(adaptive(243, 243, "aggressive", divisor=3, max_rungs=9).brackets[0].thresholds) == 6
 
 

@@ -43,7 +43,7 @@ def filled(store: Store) -> Store:
         ({"name": "100%"}, "/home/other.py", alive()),
     ):
         standalone(store, config, program, process)
-    trials = [row.id for row in store.experiments.list() if row.by_hand and row.name == "TRAIN.py"]
+    trials = [row.id for row in store.experiments.list() if row.is_standalone and row.name == "TRAIN.py"]
     store.write([EndRow(store.experiments.trials(trials[0])[0].id, 1, "stopped", 9.0, 1.0)])
     # Several trials in one experiment: one of them alone does not tell the state.
     several: dict[str, list[str | None]] = {

@@ -38,7 +38,7 @@ class TestExperiments:
         for name in ("key", "name", "description", "labels", "config", "original", "seed", "code_dir", "owner"):
             assert getattr(found, name) == getattr(new, name)
         assert (found.created, found.metric, found.smaller_is_better) == (1000.0, "accuracy", False)
-        assert (found.by_hand, found.program, found.archived, found.parent_id) == (False, "", False, None)
+        assert (found.is_standalone, found.program, found.archived, found.parent_id) == (False, "", False, None)
         assert (found.state, found.progress, found.ended, found.reason) == ("ACTIVE", 0.0, None, None)
         assert (found.holder, found.trial_count, found.best, found.last_request) == (None, 0, None, 0)
 
@@ -124,7 +124,7 @@ class TestRunsByHand:
         assert states == ["ACTIVE", "ERROR", "COMPLETED", "PAUSED", "ERROR", "ACTIVE"]
         assert [experiment.ended for experiment in found] == [None, None, 5000.0, 5000.0, 5000.0, None]
         assert found[-1].progress == 0.25
-        assert (found[0].by_hand, found[0].name, found[0].program) == (True, "mine", "/home/me/train.py")
+        assert (found[0].is_standalone, found[0].name, found[0].program) == (True, "mine", "/home/me/train.py")
         assert (found[0].trial_count, found[0].best, found[0].metric) == (1, None, None)
         trials = [store.experiments.trial(attempt.trial_id) for attempt in attempts]
         assert [trial.state for trial in trials] == ["RUNNING", "ERROR", "COMPLETED", "PAUSED", "ERROR"]

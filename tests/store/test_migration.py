@@ -51,7 +51,13 @@ def old_place(place: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_all_rows_are_still_there(old_place: str) -> None:
     store = open_store(old_place)
     newest, oldest = store.experiments.list()
-    assert (oldest.id, oldest.by_hand, oldest.name, oldest.state, oldest.ended) == (1, True, "old", "COMPLETED", 2200.0)
+    assert (oldest.id, oldest.is_standalone, oldest.name, oldest.state, oldest.ended) == (
+        1,
+        True,
+        "old",
+        "COMPLETED",
+        2200.0,
+    )
     assert (newest.id, newest.name, newest.state, newest.archived) == (2, "other.py", "PAUSED", False)
     (trial,) = store.experiments.trials(1)
     assert (trial.hparams, trial.phase, trial.progress, trial.steps_completed) == ({"lr": 0.5}, "training", 0.5, 5)

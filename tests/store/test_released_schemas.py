@@ -26,7 +26,10 @@ def test_it_opens(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         connection.executescript(dump.read_text())
     store = open_store(place)
     newest, oldest = store.experiments.list()
-    assert [(row.id, row.name, row.by_hand) for row in (oldest, newest)] == [(1, "old", True), (2, "other.py", True)]
+    assert [(row.id, row.name, row.is_standalone) for row in (oldest, newest)] == [
+        (1, "old", True),
+        (2, "other.py", True),
+    ]
     assert [(row.steps_completed, row.rank) for row in store.metrics(1, archived=True)] == [(5, 0), (6, 0)]
     assert [row.checkpoint_id for row in store.checkpoints(1)] == ["c"]
     assert [line.text for line in store.logs(1)] == ["hello"]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import CheckpointStorage
-from determined.config.ranking import best_first
 from determined.config.storage_directory import RETENTION
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.ranking import best_first
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
@@ -86,7 +86,7 @@ def surplus(
     """
     stored = list(checkpoints)
     # Checkpoints that the policy names are kept even if damaged: reading may have failed only this time.
-    kept = keep(stored, policy) | _kept_of_the_good(stored, policy, is_good)
+    kept = keep(stored, policy) | _kept_if_undamaged(stored, policy, is_good)
     doomed: list[Candidate] = []
     for trial in sorted({checkpoint.trial for checkpoint in stored}):
         newest = _newest_first(stored, trial)
@@ -94,7 +94,7 @@ def surplus(
         if not losing:
             continue
         if not (even_the_last and trial in ended):
-            spared = _good_regardless_of_policy(newest, stored, kept, is_good, resumable=trial not in ended)
+            spared = _always_kept(newest, stored, kept, is_good, resumable=trial not in ended)
             if not spared:
                 logger.warning("trial %s has no good checkpoint: none of its checkpoints is removed", trial)
                 continue
@@ -135,7 +135,7 @@ def clean_up(
     return CleanUp(tuple(removed), inspection.damaged())
 
 
-def _good_regardless_of_policy(
+def _always_kept(
     newest: list[Candidate],
     stored: list[Candidate],
     kept: set[str],
@@ -156,7 +156,7 @@ def _good_regardless_of_policy(
     return {name for name in found if name is not None}
 
 
-def _kept_of_the_good(stored: list[Candidate], policy: Policy, is_good: Callable[[Candidate], bool]) -> set[str]:
+def _kept_if_undamaged(stored: list[Candidate], policy: Policy, is_good: Callable[[Candidate], bool]) -> set[str]:
     """Return the ids that the policy keeps if damaged checkpoints are ignored."""
     good = stored
     # Ends, because every round removes at least one checkpoint from `good`.

@@ -1,10 +1,11 @@
-"""`Command`: a command of `det`, its error messages, and questions to confirm."""
+"""`Command`: a command of `det`; its error messages, questions to confirm, and the message after Ctrl-C."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from string import Formatter
 from typing import Any, NoReturn, TypeVar
 
@@ -137,3 +138,14 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask the user to confirm, unless `yes`; without confirmation the command is aborted with exit code 1."""
     if not yes:
         click.confirm(visible(question), abort=True, err=True)
+
+
+@contextmanager
+def ctrl_c_ends_watching(what: str) -> Iterator[None]:
+    """On Ctrl-C, print one line and end the command with code 130: with 0, `wait && ...` would continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has already printed ^C on this line
+        click.echo(f"{after_echo}Stopped watching; {what} is not affected", err=True)
+        raise

@@ -11,7 +11,7 @@ from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible_lines
 from determined.cli.display.table import Column, Row, number, table
-from determined.cli.selection.ids import Count
+from determined.cli.selection.arguments import Count
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig

@@ -14,10 +14,8 @@ from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import log_line, visible, visible_lines
 from determined.cli.display.table import number
 from determined.cli.experiment.new.start import no_startup_hook, say_on_stderr
-from determined.cli.running.foreground import warnings_to
-from determined.cli.running.slots import Sharing, reserve_slots, with_sharing
-from determined.cli.running.summary import Summary, location_of, missing_results, summarize, summary_plain
-from determined.cli.running.watching import interrupted_message
+from determined.cli.running.run_or_queue import Sharing, reserve_slots, warnings_to, with_sharing
+from determined.cli.running.text_view import Summary, location_of, missing_results, summarize, summary_plain
 from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 
@@ -133,7 +131,7 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
 
 def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bool) -> None:
     """Create the experiment, and queue it or leave it paused."""
-    from determined.cli.running.slots import enqueue
+    from determined.cli.running.run_or_queue import enqueue
     from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store:
@@ -164,6 +162,8 @@ def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) 
         try:
             return run_program(created.experiment_id, engine, form, sharing)
         except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
+            from determined.queue.liveness import interrupted_message
+
             click.echo(interrupted_message(created.experiment_id), err=True)
             raise
 

@@ -23,12 +23,12 @@ def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     for name, value in changes.items():
         old = config.get(name)
         if name in KIND_FIELD and isinstance(old, dict) and isinstance(value, dict):
-            old = _what_fits(name, old, value.get(KIND_FIELD[name]))
+            old = _supported_settings(name, old, value.get(KIND_FIELD[name]))
         derived[name] = _merged(old, value, (name,))
     return derived
 
 
-def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
+def _supported_settings(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Return the settings of a block that its new kind supports."""
     if kind is None or kind == old.get(KIND_FIELD[block]):
         return old

@@ -26,7 +26,7 @@ def request(store: Store, experiment_id: int, kind: StopRequest) -> str:
     _refuse_ended(experiment)
     if kind == "pause" and experiment.state == "PAUSED":
         return f"Experiment {experiment_id} is already paused."
-    if experiment.by_hand:
+    if experiment.is_standalone:
         return _request_standalone(store, experiment_id, kind)
     try:
         lease = store.experiments.acquire(experiment_id, this_process())

@@ -27,7 +27,7 @@ from determined.store.experiment_records import Experiment, Lease
 from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.process import is_running, this_process
 from determined.store.records import StoredCheckpoint
-from determined.store.standalone_runs import is_over
+from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.store import Store
 from determined.store.unrecorded import recover_unrecorded
 
@@ -54,7 +54,7 @@ def delete_experiment(store: Store, experiment_id: int) -> Deleted:
     kept.
     """
     experiment = store.experiments.get(experiment_id)
-    if experiment.by_hand:
+    if experiment.is_standalone:
         return _delete(store, experiment, None)
     # The lease excludes a runner: it could start from a checkpoint that is being deleted.
     lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
@@ -75,8 +75,8 @@ def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
             f"experiment {experiment_id} was imported, and its TensorBoard files belong to the store that it comes "
             "from: delete them there"
         )
-    if experiment.by_hand:
-        _refuse_at_work(store, experiment_id)
+    if experiment.is_standalone:
+        _refuse_running(store, experiment_id)
         return _delete_tensorboard_files(store, experiment_id)
     lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
     try:
@@ -85,7 +85,7 @@ def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
         store.experiments.release(lease)
 
 
-def _refuse_at_work(store: Store, experiment_id: int) -> None:
+def _refuse_running(store: Store, experiment_id: int) -> None:
     """Raise InvalidExperimentException if a process of a standalone run is still running on this machine."""
     for trial in store.experiments.trials(experiment_id):
         newest = store.attempts(trial.id)[-1]
@@ -180,7 +180,7 @@ def _record_published(store: Store, experiment: Experiment) -> None:
     Otherwise their files would never be deleted.
     """
     # While it runs, its processes record their checkpoints themselves.
-    if not is_over(experiment) or experiment.borrowed:
+    if not is_finished_or_interrupted(experiment) or experiment.borrowed:
         return
     for trial_id, place in store.publishing.places(experiment.id):
         recover_unrecorded(LocalWorkerStore(store), place, partial(examine, storage_of(experiment, place)), trial_id)
@@ -208,7 +208,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
         if lease is not None:
             store.experiments.heartbeat(lease)
     run_directories, left = _run_directories(store, experiment.id)
-    own = None if experiment.by_hand else experiment_dir(experiment.key)
+    own = None if experiment.is_standalone else experiment_dir(experiment.key)
     # The experiment's own directory is deleted last: it holds the credentials of its checkpoint storage.
     directories = [*run_directories, *([] if own is None else [own])]
     left += [f"{row.storage}/{row.checkpoint_id}" for row in condemned if row.borrowed and row.resources]

@@ -167,7 +167,7 @@ def _text(value: Any) -> str:
 
 def _command(experiment: Experiment, trial: Trial) -> str | None:
     """Return the command that runs a trial of a search again as an experiment with these hyperparameters alone."""
-    if experiment.by_hand:
+    if experiment.is_standalone:
         return None
     words = ["det", "experiment", "fork", str(experiment.id), "--config", "searcher.name=single"]
     hparams = flat(trial.hparams)

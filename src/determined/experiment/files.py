@@ -55,7 +55,7 @@ class ExperimentFiles:
         return self.root / "runner.log"
 
     @property
-    def surroundings(self) -> Path:
+    def captured_environment(self) -> Path:
         """The environment captured when the experiment was added to the queue."""
         return self.root / "surroundings.json"
 

@@ -25,7 +25,7 @@ def searched_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]
     A standalone run has no ranges: there, these are the hyperparameters whose values differ between trials.
     """
     names = [name for name, space in ranges(experiment) if isinstance(space, dict)]
-    if names or not experiment.by_hand:
+    if names or not experiment.is_standalone:
         return names
     values: dict[str, set[str]] = {}
     for trial in trials:

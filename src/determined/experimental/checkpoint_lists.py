@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from determined.config.metric_values import finite_number
-from determined.config.ranking import age_of_checkpoint, best_first
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
 from determined.experimental.html_tables import ShownList
 from determined.experimental.lists import first, in_order
+from determined.ranking import best_first
+from determined.store.ranking import age_of_checkpoint
 
 SortBy = str | CheckpointSortBy
 

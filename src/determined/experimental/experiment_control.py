@@ -13,7 +13,7 @@ from determined.stop_request import StopRequest
 from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
-    from determined.queue.daemon import DaemonState
+    from determined.queue.daemon_start import DaemonState
     from determined.store.experiment_records import Experiment
 
 logger = logging.getLogger("determined.experimental")
@@ -57,7 +57,7 @@ def wait_for_end(session: Session, reload: Callable[[], Experiment], interval: f
             from determined.store.standalone_runs import how_to_resume
 
             why = f" ({row.reason})" if row.reason else ""
-            how = how_to_resume(row) if row.by_hand else "call activate()"
+            how = how_to_resume(row) if row.is_standalone else "call activate()"
             raise ValueError(f"experiment {row.id} is paused{why} and would not end. To resume it, {how}")
         without_runner = None if _is_running_or_queued(session, row) else without_runner or now
         if without_runner is not None and now - without_runner >= _SECONDS_WITHOUT_RUNNER:
@@ -85,7 +85,7 @@ def _not_running_message(row: Experiment) -> str:
 
 def _warn_if_shutting_down(experiment_id: int, daemon: DaemonState) -> None:
     """Warn that the experiment does not run yet, because the queue daemon is shutting down."""
-    from determined.queue.daemon import SHUTTING_DOWN
+    from determined.queue.daemon_start import SHUTTING_DOWN
 
     if daemon == "shutting down":
         logger.warning("experiment %d is in the queue, but %s", experiment_id, SHUTTING_DOWN)

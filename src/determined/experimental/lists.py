@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from determined.config import ranking
+from determined import ranking
 from determined.config.metric_values import number
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy, TrialSortBy
 

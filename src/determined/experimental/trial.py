@@ -290,7 +290,7 @@ class Trial:
                 return
             if trial.ended is not None:
                 return
-            if store.experiments.get(trial.experiment_id).by_hand:
+            if store.experiments.get(trial.experiment_id).is_standalone:
                 store.add_request(trial.id, "kill")
             else:
                 store.experiments.request(trial.experiment_id, "kill", trial.id)

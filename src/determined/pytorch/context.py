@@ -352,17 +352,17 @@ class PyTorchTrialContext(TrialContext):
 
     def get_model(self) -> torch.nn.Module:
         """Return the only model of a first-generation trial."""
-        model: torch.nn.Module = _the_only(self.models, "model", "get_model")
+        model: torch.nn.Module = _single_member(self.models, "model", "get_model")
         return model
 
     def get_optimizer(self) -> torch.optim.Optimizer:
         """Return the only optimizer of a first-generation trial."""
-        optimizer: torch.optim.Optimizer = _the_only(self.optimizers, "optimizer", "get_optimizer")
+        optimizer: torch.optim.Optimizer = _single_member(self.optimizers, "optimizer", "get_optimizer")
         return optimizer
 
     def get_lr_scheduler(self) -> LRScheduler | None:
         """Return the scheduler of a first-generation trial, or None if it has none."""
-        return _the_only(self.lr_schedulers, "scheduler", "get_lr_scheduler") if self.lr_schedulers else None
+        return _single_member(self.lr_schedulers, "scheduler", "get_lr_scheduler") if self.lr_schedulers else None
 
     def _fitting(self) -> AbstractContextManager[None]:
         """Return a context manager that records the outcome of a `fit` in the run, if there is one."""
@@ -387,7 +387,7 @@ class CheckpointLoadContext(PyTorchTrialContext):
         super().__init__(TrialFacts(DummyDistributedContext(), hparams, exp_conf, trial_seed=0))
 
 
-def _the_only(members: Sequence[Any], kind: str, method: str) -> Any:
+def _single_member(members: Sequence[Any], kind: str, method: str) -> Any:
     """Return the single member; raise an error that names the context method `method` if there are none or several."""
     if not members:
         raise InternalException(

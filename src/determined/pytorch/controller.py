@@ -186,7 +186,7 @@ class PyTorchTrialController:
                 self._restore(loop, data, checkpoint)
             cleanup.callback(self._remember, plan, data, loop)  # not before: a refused fit has trained nothing
             self._begin_attempt()
-            self._say_where_training_begins(loop, plan, has_restored=checkpoint is not None)
+            self._print_start_of_training(loop, plan, has_restored=checkpoint is not None)
             self._checkpointer = loop.checkpointer
             restoring.close()  # deletes the local copy of a checkpoint from remote storage before training
             loop.batches = data.begin()
@@ -247,7 +247,7 @@ class PyTorchTrialController:
         self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
         return plan
 
-    def _say_where_training_begins(self, loop: TrainLoop, plan: Plan, *, has_restored: bool) -> None:
+    def _print_start_of_training(self, loop: TrainLoop, plan: Plan, *, has_restored: bool) -> None:
         """Print where a resumed training begins, and that it is longer than given if it finishes an earlier fit."""
         if has_restored:
             loop.reporter.progress.note(

@@ -35,27 +35,27 @@ def save_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> 
     kept = {
         name: value for name, value in without_run_variables(environment).items() if not _comes_from_daemon(name, value)
     }
-    draft = files.surroundings.with_suffix(".new")
+    draft = files.captured_environment.with_suffix(".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         # The interpreter too: the daemon may run in another virtual environment.
         json.dump({"python": sys.executable, "environment": kept}, file)
         file.flush()
         os.fsync(file.fileno())  # the daemon needs it even after a power failure
-    os.replace(draft, files.surroundings)
+    os.replace(draft, files.captured_environment)
 
 
 def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the interpreter and the environment for a runner. Variables that were not stored come from the daemon."""
     own = without_run_variables(environment)
     try:
-        kept = json.loads(files.surroundings.read_text())
+        kept = json.loads(files.captured_environment.read_text())
         python, variables = str(kept["python"]), {str(name): str(text) for name, text in kept["environment"].items()}
     except FileNotFoundError:
         # Queued by a version that did not store it.
         return sys.executable, own
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InvalidExperimentException(
-            f"{files.surroundings} is damaged: {error}; activate the experiment again"
+            f"{files.captured_environment} is damaged: {error}; activate the experiment again"
         ) from error
     # Only those that are never stored: other variables of the daemon must not leak into the runner.
     secrets = {name: value for name, value in own.items() if _comes_from_daemon(name, value)}

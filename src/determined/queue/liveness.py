@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 
 from determined.experiment.files import ExperimentFiles
 from determined.queue.files import QueueFiles
 from determined.queue.status import read_status
 from determined.store.experiment_records import Experiment, Holder
-from determined.store.process import is_running, on_this_machine, this_user
+from determined.store.open import checked_place
+from determined.store.process import has_runner, is_abandoned, is_running, on_this_machine, this_user
+from determined.store.states import EXPERIMENT_RUNNING
 from determined.store.store import Store
 
 
@@ -18,7 +21,7 @@ def is_running_or_queued(store: Store, store_place: str, experiment: Experiment)
     Processes on other hosts and queues of other users cannot be checked, so the stored state is trusted.
     """
     # A standalone run has no runner; its own processes record their state.
-    if experiment.by_hand or has_runner(experiment):
+    if experiment.is_standalone or has_runner(experiment):
         return True
     entry = store.queue.find(experiment.id)
     if entry is None:
@@ -38,20 +41,35 @@ def is_holder_alive(holder: Holder, before: Holder | None) -> bool:
     return is_running(holder.process) or (not on_this_machine(holder.process) and holder != before)
 
 
-def has_runner(experiment: Experiment) -> bool:
-    """Return whether the experiment's lease is held by a live process, or by one on another host."""
-    if experiment.holder is None:
-        return False
-    process = experiment.holder.process
-    return is_running(process) or not on_this_machine(process)
-
-
 def resume_hint(store: Store, experiment_id: int) -> str:
     """Return the message for an experiment that no process is running, with the command that resumes it."""
     if store.queue.find(experiment_id) is not None:
         return (
             f"experiment {experiment_id} is in the queue, but no daemon serves the queue; resume with: det queue resume"
         )
+    return interrupted_message(experiment_id)
+
+
+def resume_hints(store: Store, experiments: Iterable[Experiment]) -> list[str]:
+    """Return one line of advice for each experiment that no process runs and that no queue will start."""
+    abandoned = [experiment for experiment in experiments if is_abandoned(experiment)]
+    if not abandoned:
+        return []
+    place = checked_place()
+    return [
+        resume_hint(store, experiment.id)
+        for experiment in abandoned
+        if not is_running_or_queued(store, place, experiment)
+    ]
+
+
+def is_in_progress(store: Store, experiment: Experiment) -> bool:
+    """Return whether the trials of an experiment run, or will run without further commands."""
+    return experiment.state in EXPERIMENT_RUNNING and not resume_hints(store, [experiment])
+
+
+def interrupted_message(experiment_id: int) -> str:
+    """Return the message for an experiment that no process runs and that is not in the queue."""
     return f"no process is running experiment {experiment_id}; resume with: det experiment activate {experiment_id}"
 
 

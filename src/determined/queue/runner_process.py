@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from determined.experiment.files import ExperimentFiles
 from determined.queue.captured_environment import load_environment
-from determined.queue.daemon import DET
+from determined.queue.daemon_start import DET
 from determined.store.experiment_records import Experiment
 from determined.store.queue import Entry
 

@@ -14,7 +14,7 @@ from determined.experiment.creation.run_again import check_can_run
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.runner.settings import check_slots, settings_of
 from determined.queue.captured_environment import save_environment
-from determined.queue.daemon import DaemonState, ensure_daemon
+from determined.queue.daemon_start import DaemonState, ensure_daemon
 from determined.queue.files import QueueFiles
 from determined.searchers.base import Extended
 from determined.searchers.build import build

@@ -40,7 +40,7 @@ def thresholds(max_time: int, divisor: float, rungs: int) -> tuple[int, ...]:
     return tuple(max(math.floor(max_time / Fraction(divisor) ** (rungs - 1 - rung)), 1) for rung in range(rungs))
 
 
-def whole_logarithm(number: int, base: float) -> int:
+def integer_logarithm(number: int, base: float) -> int:
     """Return the largest integer exponent for which the power of the base does not exceed the number."""
     exponent, power = 0, Fraction(base)
     while power <= number:
@@ -81,7 +81,7 @@ def adaptive_brackets(
 
 def most_rungs(max_time: int, divisor: float, trials: int, max_rungs: int) -> int:
     """Return the largest useful number of rungs for this time and number of trials."""
-    return min(max_rungs, whole_logarithm(max_time, divisor) + 1, whole_logarithm(trials, divisor) + 1)
+    return min(max_rungs, integer_logarithm(max_time, divisor) + 1, integer_logarithm(trials, divisor) + 1)
 
 
 def _sizes(mode: Mode, most: int) -> Sequence[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from determined.searchers.base import Action, Create, Event, Exited, Extended, Reopened, Validated
 from determined.searchers.comparison import Comparison
-from determined.searchers.latest import Latest
+from determined.searchers.newest_validation import NewestValidation
 from determined.searchers.pool import Pool
 from determined.searchers.sources import Outcome, TrialSource
 
@@ -19,7 +19,7 @@ class FreeRunningSearcher:
 
     def __init__(self, source: TrialSource, pool: Pool) -> None:
         self._source, self._pool = source, pool
-        self._trials: dict[int, Latest] = {}
+        self._trials: dict[int, NewestValidation] = {}
 
     def start(self) -> list[Action]:
         return self._refill()
@@ -32,7 +32,7 @@ class FreeRunningSearcher:
         elif event.number not in self._trials:
             return []
         elif isinstance(event, Validated):
-            self._trials[event.number].take(event)
+            self._trials[event.number].record(event)
         else:
             self._exit(event)
         return self._refill()
@@ -51,7 +51,7 @@ class FreeRunningSearcher:
         """
         for number in numbers:
             if number not in self._trials:
-                self._trials[number] = Latest()
+                self._trials[number] = NewestValidation()
                 self._pool.reopen(number)
 
     def _refill(self) -> list[Action]:
@@ -59,7 +59,7 @@ class FreeRunningSearcher:
         actions: list[Action] = []
         while self._pool.left > 0 and self._pool.has_room:
             number = self._pool.create()
-            self._trials[number] = Latest()
+            self._trials[number] = NewestValidation()
             drawn = self._source.draw(number)
             actions.append(Create(number, drawn.request_id, drawn.hparams, drawn.seed, goal=None))
         return actions
@@ -89,4 +89,4 @@ class FreeRunningSearcher:
     def restore(self, state: dict[str, Any]) -> None:
         self._pool.restore(state["pool"])
         self._source.restore(state["source"])
-        self._trials = {number: Latest(time, metric) for number, time, metric in state["trials"]}
+        self._trials = {number: NewestValidation(time, metric) for number, time, metric in state["trials"]}

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended, Reopened
 from determined.searchers.brackets import Bracket, next_bracket
 from determined.searchers.comparison import Comparison
-from determined.searchers.latest import Latest
+from determined.searchers.newest_validation import NewestValidation
 from determined.searchers.pool import Pool
 from determined.searchers.rung import WORST, Rung
 from determined.searchers.sources import Outcome, TrialSource
@@ -23,7 +23,7 @@ Status = Literal["running", "paused", "promoted", "stopped"]
 
 
 @dataclass
-class Contender:
+class RungTrial:
     """A trial that has not ended. `rung` is the rung that it is training for, or at which it was paused or stopped."""
 
     number: int
@@ -31,7 +31,7 @@ class Contender:
     rung: int = 0
     status: Status = "running"
     finished: bool = False
-    latest: Latest = field(default_factory=Latest)
+    latest: NewestValidation = field(default_factory=NewestValidation)
 
 
 class Halving(ABC):
@@ -57,7 +57,7 @@ class Halving(ABC):
         self._divisor = Fraction(divisor)  # exact: a float division could make a share off by one
         self._sign = 1 if smaller_is_better else -1
         self.comparisons: list[Comparison] = []
-        self._trials: dict[int, Contender] = {}
+        self._trials: dict[int, RungTrial] = {}
         self._rungs = [[Rung() for _ in bracket.thresholds] for bracket in brackets]
         self._created = [0] * len(brackets)
         self._spent = 0.0  # time units used by trials that have ended
@@ -80,15 +80,15 @@ class Halving(ABC):
         elif isinstance(event, Exited):
             self._exit(trial, event.reason)
         elif trial.status == "running":
-            trial.latest.take(event)
+            trial.latest.record(event)
             return self._compare(trial)
         return []
 
     @abstractmethod
-    def _compare(self, trial: Contender) -> list[Action]:
+    def _compare(self, trial: RungTrial) -> list[Action]:
         """Return the actions for a trial after a validation."""
 
-    def _note_comparison(self, trial: Contender, index: int, kept: int) -> None:
+    def _note_comparison(self, trial: RungTrial, index: int, kept: int) -> None:
         """Record the place of a trial at its rung, where the best `kept` results are promoted."""
         results = len(self._rungs[trial.bracket][trial.rung])
         latest = trial.latest
@@ -96,13 +96,13 @@ class Halving(ABC):
             Comparison(trial.number, latest.time, latest.metric, trial.bracket, trial.rung, index + 1, results, kept)
         )
 
-    def _settle(self, bracket: int, rung: int) -> None:
+    def _add_ended_results(self, bracket: int, rung: int) -> None:
         """Add the results of trials that ended on their way to a rung, if it is their turn."""
         place = self._rungs[bracket][rung]
         for number, value in place.due():
             place.add(number, value, before_equals=self._newcomers_before_equals)
 
-    def _exit(self, trial: Contender, reason: ExitReason) -> None:
+    def _exit(self, trial: RungTrial, reason: ExitReason) -> None:
         """Process the end of a trial: update the pool and the rungs, and report the outcome to the source."""
         del self._trials[trial.number]
         invalid = reason == "invalid_hp" and trial.status != "stopped"
@@ -115,7 +115,7 @@ class Halving(ABC):
         elif trial.status in ("running", "promoted") and not trial.finished:
             rungs[trial.rung].leave(trial.number, self._value(trial) if reason == "completed" else WORST)
         for position in range(len(rungs)):
-            self._settle(trial.bracket, position)
+            self._add_ended_results(trial.bracket, position)
         ended_by_itself = trial.status == "running" and reason == "completed"
         self._source.learn(
             trial.number,
@@ -139,25 +139,25 @@ class Halving(ABC):
         number = self._pool.create()
         bracket = next_bracket(self._brackets, self._created)
         self._created[bracket] += 1
-        self._trials[number] = Contender(number, bracket)
+        self._trials[number] = RungTrial(number, bracket)
         self._rungs[bracket][0].enter(number)
         drawn = self._source.draw(number)
         rungs = tuple(float(time) for time in self._brackets[bracket].thresholds)
         return Create(number, drawn.request_id, drawn.hparams, drawn.seed, rungs[0], bracket, rungs)
 
-    def _value(self, trial: Contender) -> float:
+    def _value(self, trial: RungTrial) -> float:
         """Return the metric of a trial with its sign changed so that smaller is better; WORST without a metric."""
         metric = trial.latest.metric
         return WORST if metric is None else self._sign * metric
 
-    def _goal(self, trial: Contender) -> float:
+    def _goal(self, trial: RungTrial) -> float:
         """Return the time of the trial's rung."""
         return float(self._brackets[trial.bracket].thresholds[trial.rung])
 
-    def _reached(self, trial: Contender) -> bool:
+    def _reached(self, trial: RungTrial) -> bool:
         return trial.latest.time is not None and trial.latest.time >= self._goal(trial)
 
-    def _is_last(self, trial: Contender) -> bool:
+    def _is_last(self, trial: RungTrial) -> bool:
         return trial.rung == len(self._rungs[trial.bracket]) - 1
 
     def _share(self, count: int) -> int:
@@ -221,7 +221,7 @@ class Halving(ABC):
         self._source.restore(state["source"])
         self._created, self._spent = list(state["created"]), state["spent"]
         self._trials = {
-            number: Contender(number, bracket, rung, status, finished, Latest(time, metric))
+            number: RungTrial(number, bracket, rung, status, finished, NewestValidation(time, metric))
             for number, bracket, rung, status, finished, time, metric in state["trials"]
         }
         for rungs, saved in zip(self._rungs, state["rungs"], strict=True):

@@ -45,7 +45,7 @@ class OptunaSource:
         self._stream = RandomStream(self._seed)
         self._record: list[list[Any]] = []
         self._asked: dict[int, Any] = {}
-        with _quiet(self._optuna):
+        with _without_optuna_logs(self._optuna):
             sampler = _build_sampler(self._optuna, self._sampler, self._options, self._seed)
             self._study = self._optuna.create_study(sampler=sampler, direction=self._direction)
         # TPE takes pruned trials into account. Other samplers ignore them, and under halving most trials are pruned, so
@@ -53,7 +53,7 @@ class OptunaSource:
         self._ranks_stopped_trials = isinstance(sampler, self._optuna.samplers.TPESampler)
 
     def draw(self, number: int) -> Draw:
-        with _quiet(self._optuna):
+        with _without_optuna_logs(self._optuna):
             trial = self._asked[number] = self._study.ask(self._distributions)
         self._record.append(["ask", number, trial.params])
         values = [(path, _value(found, trial.params.get(name))) for path, name, found in self._leaves]
@@ -62,7 +62,7 @@ class OptunaSource:
     def learn(self, number: int, outcome: Outcome) -> None:
         self._record.append(["tell", number, vars(outcome)])
         trial, states = self._asked.pop(number), self._optuna.trial.TrialState
-        with _quiet(self._optuna):
+        with _without_optuna_logs(self._optuna):
             if outcome.failed or outcome.value is None:
                 self._study.tell(trial, state=states.FAIL)
             elif outcome.reached_the_end or not self._ranks_stopped_trials:
@@ -138,7 +138,7 @@ def _short(name: str) -> str:
 
 
 @contextmanager
-def _quiet(optuna: ModuleType) -> Iterator[None]:
+def _without_optuna_logs(optuna: ModuleType) -> Iterator[None]:
     """Suppress Optuna's log line for each study and its warnings about experimental samplers."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

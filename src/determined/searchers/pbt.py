@@ -26,7 +26,7 @@ from determined.searchers.base import (
 )
 from determined.searchers.comparison import Comparison
 from determined.searchers.explore import explore
-from determined.searchers.latest import Latest
+from determined.searchers.newest_validation import NewestValidation
 from determined.searchers.rung import WORST
 from determined.searchers.sources import with_identity
 
@@ -46,7 +46,7 @@ class _Member:
     hparams: dict[str, Any]
     alive: bool = True
     measured: bool = False  # has its result of the present round
-    latest: Latest = field(default_factory=Latest)
+    latest: NewestValidation = field(default_factory=NewestValidation)
 
 
 class PbtSearcher:
@@ -106,7 +106,7 @@ class PbtSearcher:
         """Record a validation. At the end of its round the trial pauses, or, if it is the last one, the round ends."""
         if member.measured:
             return []
-        member.latest.take(report)
+        member.latest.record(report)
         if member.latest.time is None or member.latest.time < self._goal(member):
             return []
         member.measured = True
@@ -248,6 +248,6 @@ class PbtSearcher:
         self._created, self._round, self.failure = state["created"], state["round"], state["failure"]
         self._leaving = set(state["leaving"])
         self._members = {
-            number: _Member(number, birth, hparams, alive, measured, Latest(time, metric))
+            number: _Member(number, birth, hparams, alive, measured, NewestValidation(time, metric))
             for number, birth, hparams, alive, measured, time, metric in state["members"]
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 from determined.searchers.base import Action, Continue, Event, ExitReason, Pause, Stop
 from determined.searchers.brackets import Bracket
-from determined.searchers.halving import Contender, Halving
+from determined.searchers.halving import Halving, RungTrial
 from determined.searchers.pool import Pool
 from determined.searchers.rung import WORST
 from determined.searchers.sources import TrialSource
@@ -44,14 +44,14 @@ class PromotionSearcher(Halving):
         others = {action.number for action in actions if not isinstance(action, Pause)}
         return [action for action in actions if not (isinstance(action, Pause) and action.number in others)]
 
-    def _compare(self, trial: Contender) -> list[Action]:
+    def _compare(self, trial: RungTrial) -> list[Action]:
         """Add the result of a trial that reached its rung, and return whether it stops, continues or pauses."""
         if not self._reached(trial):
             return []
         bracket, rung = trial.bracket, trial.rung
         trial.status, trial.finished = "paused", self._is_last(trial)
         self._add_result(trial.number, bracket, rung, self._value(trial))
-        self._settle(bracket, rung)
+        self._add_ended_results(bracket, rung)
         if trial.finished:
             if trial.number in self._promoted:  # its report reached several rungs at once
                 self._promoted.remove(trial.number)
@@ -64,7 +64,7 @@ class PromotionSearcher(Halving):
         self._pool.busy.discard(trial.number)
         return [Pause(trial.number)]
 
-    def _settle(self, bracket: int, rung: int) -> None:
+    def _add_ended_results(self, bracket: int, rung: int) -> None:
         for number, value in self._rungs[bracket][rung].due():
             self._add_result(number, bracket, rung, value)
 
@@ -86,14 +86,14 @@ class PromotionSearcher(Halving):
                 self._note_comparison(winner, index, share)
             self._promote(winner)
 
-    def _waiting_at(self, bracket: int, rung: int, index: int) -> Contender | None:
+    def _waiting_at(self, bracket: int, rung: int, index: int) -> RungTrial | None:
         """Return the trial at this index of a rung's order if it is paused there and has a metric, else None."""
         place = self._rungs[bracket][rung]
         trial = self._trials.get(place.number_at(index))
         waits = trial is not None and trial.status == "paused" and trial.rung == rung
         return trial if waits and place.value_at(index) != WORST else None
 
-    def _promote(self, trial: Contender) -> None:
+    def _promote(self, trial: RungTrial) -> None:
         """Move a trial to the next rung."""
         trial.rung += 1
         self._rungs[trial.bracket][trial.rung].enter(trial.number)
@@ -122,7 +122,7 @@ class PromotionSearcher(Halving):
             self._promoted.remove(number)
         return actions + super()._refill()
 
-    def _exit(self, trial: Contender, reason: ExitReason) -> None:
+    def _exit(self, trial: RungTrial, reason: ExitReason) -> None:
         if trial.number in self._promoted:
             self._promoted.remove(trial.number)
         super()._exit(trial, reason)

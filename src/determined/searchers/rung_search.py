@@ -9,7 +9,7 @@ from typing import Protocol
 
 from determined.plural import counted
 from determined.searchers.base import Searcher
-from determined.searchers.brackets import Bracket, halving_bracket, whole_logarithm
+from determined.searchers.brackets import Bracket, halving_bracket, integer_logarithm
 from determined.searchers.method import Outline
 from determined.searchers.pool import Pool
 from determined.searchers.promotion import PromotionSearcher
@@ -94,7 +94,7 @@ def _rung_warnings(settings: RungSettings, brackets: Sequence[Bracket], validati
     """Return warnings about rungs that are too few, equal, or earlier than the first validation."""
     warnings = []
     times, longest = brackets[0].thresholds, brackets[0].thresholds[-1]
-    possible = whole_logarithm(longest, settings.divisor) + 1
+    possible = integer_logarithm(longest, settings.divisor) + 1
     if len(times) <= 2 and possible <= 2:
         what = "no trial is stopped early" if len(times) == 1 else "trials are compared only once before the end"
         warnings.append(

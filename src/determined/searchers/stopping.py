@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from determined.searchers.base import Action, Continue, Stop
-from determined.searchers.halving import Contender, Halving
+from determined.searchers.halving import Halving, RungTrial
 from determined.searchers.rung import WORST
 
 
@@ -12,7 +12,7 @@ class StoppingSearcher(Halving):
 
     _newcomers_before_equals = True
 
-    def _compare(self, trial: Contender) -> list[Action]:
+    def _compare(self, trial: RungTrial) -> list[Action]:
         """Add the result of a trial to the rungs that it reached, and return whether it continues or stops."""
         rungs, first = self._rungs[trial.bracket], trial.rung
         while self._reached(trial):
@@ -20,7 +20,7 @@ class StoppingSearcher(Halving):
             index = rung.add(trial.number, value, before_equals=True)
             kept = max(self._share(len(rung)), 1)
             self._note_comparison(trial, index, kept)
-            self._settle(trial.bracket, trial.rung)
+            self._add_ended_results(trial.bracket, trial.rung)
             if self._is_last(trial):
                 trial.status, trial.finished = "stopped", True
                 return [Stop(trial.number, finished=True)]

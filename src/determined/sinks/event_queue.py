@@ -67,7 +67,7 @@ class Backlog:
             if isinstance(self._events[0], (Report, CheckpointReference)):
                 self._changed.wait_for(lambda: self.closing or len(self._events) >= _MOST_TOGETHER, _SECONDS_TOGETHER)
             events = [self._take()]
-            while self._events and _belong_together(events[-1], self._events[0]) and len(events) < _MOST_TOGETHER:
+            while self._events and _can_be_sent_together(events[-1], self._events[0]) and len(events) < _MOST_TOGETHER:
                 events.append(self._take())
             self._in_hand = _reports(events)
             return events
@@ -103,7 +103,7 @@ class Backlog:
         return event
 
 
-def _belong_together(one: Event, other: Event) -> bool:
+def _can_be_sent_together(one: Event, other: Event) -> bool:
     """Return whether two events can be sent in one call."""
     return not isinstance(one, (Begin, End)) and not isinstance(other, (Begin, End))
 

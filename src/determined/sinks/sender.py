@@ -124,7 +124,7 @@ class Sender:
                 if tries == 1:
                     self._warn(f"upload failed ({self._reason}). Retrying; training continues.")
                 if answers and (closing or refusals >= _MOST_REFUSALS):
-                    self._give_up_what_is_refused(events)
+                    self._drop_rejected_events(events)
                     return True
                 if self._abandoned or (closing and (tries > 1 or isinstance(events[0], Begin))):
                     return False
@@ -174,7 +174,7 @@ class Sender:
                 self._sent[event.group] = max(self._sent.get(event.group, -1), event.steps_completed)
         self._received = {}
 
-    def _give_up_what_is_refused(self, events: list[Event]) -> None:
+    def _drop_rejected_events(self, events: list[Event]) -> None:
         """Send rejected events one by one and drop those that are rejected again.
 
         The service is reachable, so one bad event must not block the others.

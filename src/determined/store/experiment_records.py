@@ -60,7 +60,7 @@ class Experiment(NamedTuple):
 
     id: int
     key: str
-    by_hand: bool
+    is_standalone: bool  # the column is `by_hand`
     program: str
     name: str
     description: str

@@ -1,4 +1,4 @@
-"""Identity of processes that write rows, and whether they are still running."""
+"""Identity of processes that write rows and run experiments, and whether they are still running."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from determined.store.states import EXPERIMENT_RUNNING
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
 
 
 class Process(NamedTuple):
@@ -30,6 +35,22 @@ def is_running(process: Process) -> bool:
 
 def on_this_machine(process: Process) -> bool:
     return process.host == socket.gethostname()
+
+
+def has_runner(experiment: Experiment) -> bool:
+    """Return whether the experiment's lease is held by a live process, or by one on another host."""
+    if experiment.holder is None:
+        return False
+    process = experiment.holder.process
+    return is_running(process) or not on_this_machine(process)
+
+
+def is_abandoned(experiment: Experiment) -> bool:
+    """Return whether an experiment should be running, but its runner has exited.
+
+    Processes on other machines cannot be checked, so they are assumed to run.
+    """
+    return not experiment.is_standalone and experiment.state in EXPERIMENT_RUNNING and not has_runner(experiment)
 
 
 def this_user() -> str:

@@ -55,7 +55,7 @@ class Queue:
         # Exclusive, otherwise two commands could both find the experiment absent, and the second insert would fail
         # with an unclear error.
         with self._database.transaction(exclusive=True):
-            self._check_is_there(new.experiment_id)
+            self._check_exists(new.experiment_id)
             known = self.find(new.experiment_id)
             if known is not None:
                 raise StoreError(
@@ -107,7 +107,7 @@ class Queue:
             self._database.execute("UPDATE queue SET priority = ? WHERE experiment_id = ?", [priority, experiment_id])
             changed = self.find(experiment_id)
             if changed is None:
-                self._check_is_there(experiment_id)
+                self._check_exists(experiment_id)
                 raise StoreError(f"experiment {experiment_id} is not in the queue")
             return changed
 
@@ -119,7 +119,7 @@ class Queue:
             self._database.execute("DELETE FROM queue WHERE experiment_id = ?", [experiment_id])
             return was_there
 
-    def _check_is_there(self, experiment_id: int) -> None:
+    def _check_exists(self, experiment_id: int) -> None:
         """Raise `NotFoundException` if the experiment does not exist."""
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
             raise NotFoundException.of("experiment", experiment_id)

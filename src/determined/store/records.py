@@ -86,6 +86,10 @@ class StoredCheckpoint(NamedTuple):
     validation: dict[str, Any] | None = None
     borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
 
+    def validation_metric(self, name: str | None) -> Any:
+        """Return the value of a metric in the validation at the checkpoint's step, or None."""
+        return None if self.validation is None or name is None else self.validation.get(name)
+
 
 def is_to_be_removed(checkpoint: StoredCheckpoint) -> bool:
     """Return whether a checkpoint is marked as deleted but still has files, because its deletion was interrupted."""

@@ -54,17 +54,17 @@ def trial_state(attempt: AttemptState, process: Process) -> TrialState:
     return _OF_TRIAL[experiment_state(attempt, process)]
 
 
-def is_over(experiment: Experiment) -> bool:
+def is_finished_or_interrupted(experiment: Experiment) -> bool:
     """Return whether an experiment has no process and gets none without a command: it ended, or was interrupted.
 
     A paused search has trials that its next runner continues; a paused standalone run has no process at all.
     """
-    return experiment.state in EXPERIMENT_ENDED or (experiment.by_hand and experiment.state == "PAUSED")
+    return experiment.state in EXPERIMENT_ENDED or (experiment.is_standalone and experiment.state == "PAUSED")
 
 
 def how_to_resume(experiment: Experiment) -> str:
     """Return what continues a paused experiment, as the end of a sentence."""
-    if experiment.by_hand:
+    if experiment.is_standalone:
         return f"start its program again: {experiment.program}"
     return f"det experiment activate {experiment.id}"
 

@@ -15,7 +15,7 @@ from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.checkpoints_in_use import needed, refuse_in_use
 from determined.store.sql.columns import text
-from determined.store.standalone_runs import is_over
+from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.states import CheckpointState
 
 # Tables with a `trial_id`, in the order of deletion: a table comes before those that it refers to.
@@ -81,7 +81,7 @@ class Upkeep:
         with self._database.transaction():
             self._lock(experiment_id)
             experiment = self._experiment(experiment_id)
-            if experiment.by_hand:
+            if experiment.is_standalone:
                 raise InvalidExperimentException(
                     f"experiment {experiment_id} is a standalone run: it has no configuration to change"
                 )
@@ -208,7 +208,7 @@ class Upkeep:
             if lease is not None:
                 # Fencing: a process that lost the lease must not delete what another one is running.
                 leases.beat(self._database, lease)
-            elif not experiment.by_hand:
+            elif not experiment.is_standalone:
                 raise StoreError(f"experiment {experiment_id} can only be deleted by the process that holds its lease")
             self._check_ended(experiment, "deleted")
             own = "(SELECT id FROM trials WHERE experiment_id = ?)"
@@ -244,7 +244,7 @@ class Upkeep:
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:
         """Raise `InvalidExperimentException` unless the experiment has ended or is an interrupted standalone run."""
-        if not is_over(experiment):
+        if not is_finished_or_interrupted(experiment):
             raise InvalidExperimentException(
                 f"experiment {experiment.id} is {experiment.state}: it can be {what} once it has ended; cancel or "
                 "kill it first"

@@ -101,7 +101,7 @@ class Writer(Generic[S]):
         self._refuse_in_a_child()
         size = _size(row)
         with self._lock:
-            self._refuse_if_over()
+            self._refuse_if_closed()
             # A row above the limit is accepted if the queue is empty; otherwise it would wait forever.
             while len(self._queue) >= _MOST_ROWS or (self._queue and self._bytes + size > _MOST_BYTES):
                 self._wait_for_progress()
@@ -113,7 +113,7 @@ class Writer(Generic[S]):
         self._refuse_in_a_child()
         asked = _Question(question)
         with self._lock:
-            self._refuse_if_over()
+            self._refuse_if_closed()
             self._enqueue(asked)
             while not asked.answered:
                 self._wait_for_progress()
@@ -215,7 +215,7 @@ class Writer(Generic[S]):
             self._failure_told = True
             raise self._failure
 
-    def _refuse_if_over(self) -> None:
+    def _refuse_if_closed(self) -> None:
         """Raise if the writer has failed or is closed."""
         self._refuse_if_failed()
         if self._closing:
@@ -231,7 +231,7 @@ class Writer(Generic[S]):
                 if item is None:
                     break
                 if isinstance(item, _Question):
-                    item.put_to(self._persist)
+                    item.run_with(self._persist)
                     if item.error is not None and self._store is None:
                         self._failure_told = True  # the caller of `ask` gets the error
                         raise item.error  # a store that cannot be opened is not retried
@@ -240,8 +240,8 @@ class Writer(Generic[S]):
                     # After the commit, so that sinks never receive a report that the store then loses.
                     if self._written is not None:
                         self._written(item)
-                self._tell_progress(1 if isinstance(item, _Question) else len(item))
-                self._look()
+                self._notify_progress(1 if isinstance(item, _Question) else len(item))
+                self._watch_if_due()
         except BaseException as error:  # noqa: BLE001  (raised by the next call of the program)
             # Under the lock: a caller that has just found no failure would otherwise wait for a progress that never
             # comes.
@@ -258,7 +258,7 @@ class Writer(Generic[S]):
             while not self._queue:
                 if self._closing:
                     return None
-                if not self._work.wait(self._seconds_to_next_look()):
+                if not self._work.wait(self._seconds_to_next_watch()):
                     return []
             if not isinstance(self._queue[0], _Question):
                 # Rows stay in the queue meanwhile, so the limits of `put` count them.
@@ -280,7 +280,7 @@ class Writer(Generic[S]):
     def _must_not_wait(self) -> bool:
         return self._hurry or self._closing or len(self._queue) >= _MOST_ROWS // 2
 
-    def _tell_progress(self, count: int) -> None:
+    def _notify_progress(self, count: int) -> None:
         with self._lock:
             self._done += count
             self._progress.notify_all()
@@ -303,7 +303,7 @@ class Writer(Generic[S]):
                 # The monotonic clock: setting the wall clock must not end or extend the patience.
                 now = time.monotonic()
                 since = since or now
-                patience = self._patience_with(error)
+                patience = self._seconds_to_retry(error)
                 # The pause counts as well, so that the time given in the message is not exceeded.
                 if now - since + pause > patience:
                     raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
@@ -317,20 +317,20 @@ class Writer(Generic[S]):
                     logger.warning("the store %s is available again; no report was lost", self._store.place)
                 return result
 
-    def _patience_with(self, error: StoreUnavailable) -> float:
+    def _seconds_to_retry(self, error: StoreUnavailable) -> float:
         """Return how long to retry after this error, in seconds."""
         if self._store is None:
             return min(self._patience, _SECONDS_TO_OPEN)
         return min(self._patience, _SECONDS_ON_A_FULL_DISK) if isinstance(error, StoreFull) else self._patience
 
-    def _seconds_to_next_look(self) -> float | None:
+    def _seconds_to_next_watch(self) -> float | None:
         if self._watch is None:
             return None
         return max(0.0, self._looked + _SECONDS_BETWEEN_POLLS - time.monotonic())
 
-    def _look(self) -> None:
+    def _watch_if_due(self) -> None:
         """Call the `watch` function if it is due."""
-        if self._watch is None or self._store is None or self._seconds_to_next_look():
+        if self._watch is None or self._store is None or self._seconds_to_next_watch():
             return
         try:
             self._watch(self._store)
@@ -363,7 +363,7 @@ class _Question(Generic[S, T]):
         self.error: Exception | None = None
         self.answered = False
 
-    def put_to(self, persist: Callable[[Callable[[S], T]], T]) -> None:
+    def run_with(self, persist: Callable[[Callable[[S], T]], T]) -> None:
         """Run the query and keep its result or error."""
         try:
             self.answer.append(persist(self._function))

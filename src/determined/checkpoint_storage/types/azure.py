@@ -69,25 +69,25 @@ class AzureSettings(StorageSettings):
             yield "checkpoint_storage.credential", "goes with account_url only, not with connection_string", ""
 
     def build(self) -> CheckpointStorage:
-        from determined.checkpoint_storage import clouds
-        from determined.checkpoint_storage.cloud import CloudStorage
+        from determined.checkpoint_storage import cloud_access
+        from determined.checkpoint_storage.cloud_storage import CloudStorage
 
         if (self.connection_string is None) == (self.account_url is None):
             raise ValueError("checkpoint_storage of type azure needs exactly one of connection_string and account_url")
         if self.connection_string is not None and self.credential is not None:
             raise ValueError("checkpoint_storage of type azure takes no credential beside a connection_string")
-        name = clouds.bucket_name(self.container, "container")
-        connection_string = clouds.filled_text(self.connection_string, "connection_string")
+        name = cloud_access.bucket_name(self.container, "container")
+        connection_string = cloud_access.filled_text(self.connection_string, "connection_string")
         # A connection string is one secret as a whole, because it contains the key.
         if connection_string is not None:
             options, secrets = _from_connection_string(connection_string)
         else:
-            account_url = str(clouds.filled_text(self.account_url, "account_url"))
-            options, secrets = _from_account_url(account_url, clouds.filled_text(self.credential, "credential"))
+            account_url = str(cloud_access.filled_text(self.account_url, "account_url"))
+            options, secrets = _from_account_url(account_url, cloud_access.filled_text(self.credential, "credential"))
         endpoint = options.get("endpoint")
         account = f"account {options.get('account_name', 'of the emulator')}"
-        shown = clouds.shown("azure", name, "", endpoint or account)
-        return CloudStorage(clouds.open_bucket("AzureStore", shown, name, "", options, endpoint, secrets=secrets))
+        shown = cloud_access.shown("azure", name, "", endpoint or account)
+        return CloudStorage(cloud_access.open_bucket("AzureStore", shown, name, "", options, endpoint, secrets=secrets))
 
 
 def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
@@ -117,7 +117,7 @@ def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
 
 def _from_account_url(url: str, credential: str | None) -> tuple[dict[str, Any], set[str]]:
     """Return the library's options for an Azure account URL, and the secrets among them."""
-    from determined.checkpoint_storage.clouds import checked_url
+    from determined.checkpoint_storage.cloud_access import checked_url
 
     bare, _, query = url.partition("?")
     endpoint = checked_url(bare, "checkpoint_storage.account_url")

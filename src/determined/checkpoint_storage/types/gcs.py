@@ -19,16 +19,18 @@ class GcsSettings(StorageSettings):
     prefix: Prefix | None = None
 
     def build(self) -> CheckpointStorage:
-        from determined.checkpoint_storage.cloud import CloudStorage
+        from determined.checkpoint_storage.cloud_storage import CloudStorage
 
         return CloudStorage(self.open_bucket())
 
     def open_bucket(self) -> Bucket:
         """Return the bucket, for programs that store other files than checkpoints in it."""
-        from determined.checkpoint_storage import clouds
+        from determined.checkpoint_storage import cloud_access
 
-        name, prefix = clouds.bucket_name(self.bucket, "bucket"), clouds.checked_prefix(self.prefix)
-        where, endpoint = clouds.from_environment("GOOGLE_BASE_URL")
+        name, prefix = cloud_access.bucket_name(self.bucket, "bucket"), cloud_access.checked_prefix(self.prefix)
+        where, endpoint = cloud_access.from_environment("GOOGLE_BASE_URL")
         if endpoint is not None:
-            clouds.checked_url(endpoint, where)
-        return clouds.open_bucket("GCSStore", clouds.shown("gs", name, prefix, endpoint), name, prefix, {}, endpoint)
+            cloud_access.checked_url(endpoint, where)
+        return cloud_access.open_bucket(
+            "GCSStore", cloud_access.shown("gs", name, prefix, endpoint), name, prefix, {}, endpoint
+        )

@@ -39,21 +39,23 @@ class S3Settings(StorageSettings):
                 yield f"checkpoint_storage.{other}", f"missing: {given} is given, and the two go together", ""
 
     def build(self) -> CheckpointStorage:
-        from determined.checkpoint_storage import clouds
-        from determined.checkpoint_storage.cloud import CloudStorage
+        from determined.checkpoint_storage import cloud_access
+        from determined.checkpoint_storage.cloud_storage import CloudStorage
 
-        name, prefix = clouds.bucket_name(self.bucket, "bucket"), clouds.checked_prefix(self.prefix)
-        access_key = clouds.filled_text(self.access_key, "access_key")
-        secret_key = clouds.filled_text(self.secret_key, "secret_key")
+        name, prefix = cloud_access.bucket_name(self.bucket, "bucket"), cloud_access.checked_prefix(self.prefix)
+        access_key = cloud_access.filled_text(self.access_key, "access_key")
+        secret_key = cloud_access.filled_text(self.secret_key, "secret_key")
         if (access_key is None) != (secret_key is None):
             raise ValueError("checkpoint_storage of type s3 takes access_key and secret_key together, or neither")
         given = {"access_key_id": access_key, "secret_access_key": secret_key}
         options = {key: value for key, value in given.items() if value is not None}
-        where, endpoint = "checkpoint_storage.endpoint_url", clouds.filled_text(self.endpoint_url, "endpoint_url")
+        where, endpoint = "checkpoint_storage.endpoint_url", cloud_access.filled_text(self.endpoint_url, "endpoint_url")
         if endpoint is None:
-            where, endpoint = clouds.from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+            where, endpoint = cloud_access.from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
         if endpoint is not None:
-            endpoint = options["endpoint"] = clouds.checked_url(endpoint, where)
-        shown = clouds.shown("s3", name, prefix, endpoint)
+            endpoint = options["endpoint"] = cloud_access.checked_url(endpoint, where)
+        shown = cloud_access.shown("s3", name, prefix, endpoint)
         secrets = {key for key in (access_key, secret_key) if key}
-        return CloudStorage(clouds.open_bucket("S3Store", shown, name, prefix, options, endpoint, secrets=secrets))
+        return CloudStorage(
+            cloud_access.open_bucket("S3Store", shown, name, prefix, options, endpoint, secrets=secrets)
+        )

@@ -9,7 +9,7 @@ from determined.cli.display.json_rows import checkpoint_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.selection.ids import complete_checkpoints, uuids
+from determined.cli.selection.arguments import complete_checkpoints, uuids
 from determined.cli.store_access import opened_store
 from determined.plural import counted
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain, parts_noted
+from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain, state_parts
 from determined.cli.command import Command
-from determined.cli.display.details import one_row
 from determined.cli.display.output import Form, show, with_csv
 from determined.cli.display.safe_text import visible
+from determined.cli.display.table import one_row
 from determined.cli.display.times import with_utc
-from determined.cli.selection.ids import complete_checkpoints
+from determined.cli.selection.arguments import complete_checkpoints
 from determined.cli.store_access import opened_store
 
 _NOTES = {
@@ -38,6 +38,6 @@ def describe(uuid: str, form: Form) -> None:
         show(form, COLUMNS, [checkpoint_row(experiment, row)], lambda: described_plain(experiment, row))
     if form == "table":
         for key, note in _NOTES.items():
-            parts = parts_noted(row, key)
+            parts = state_parts(row, key)
             if parts:
                 click.echo(f"\n{note}:\n  " + "\n  ".join(map(visible, parts)))

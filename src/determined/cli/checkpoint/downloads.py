@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain
-from determined.cli.display.details import one_row
 from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import Form, print_json
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import table
-from determined.cli.selection.ranking import best_checkpoints
+from determined.cli.display.table import one_row, table
 from determined.config.metric_values import is_finite
 from determined.errors import CheckpointNotFound, CheckpointStateException, DeterminedError
+from determined.store.ranking import best_checkpoints
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment

@@ -41,12 +41,12 @@ def described_plain(experiment: Experiment, row: StoredCheckpoint) -> dict[str, 
     return {
         **checkpoint_plain(row, experiment.metric),
         "experiment_id": experiment.id,
-        "incomplete": parts_noted(row, "incomplete"),
-        "pickled_state": parts_noted(row, "pickled_state"),
+        "incomplete": state_parts(row, "incomplete"),
+        "pickled_state": state_parts(row, "pickled_state"),
     }
 
 
-def parts_noted(row: StoredCheckpoint, key: str) -> list[str]:
+def state_parts(row: StoredCheckpoint, key: str) -> list[str]:
     """Return the parts of the state that the metadata list under `key`, such as missing or pickled ones."""
     parts = row.metadata.get(key)
     return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -31,7 +31,7 @@ def experiment_plain(row: Experiment) -> dict[str, Any]:
         "parent_id": row.parent_id,
         "archived": row.archived,
         "resource_pool": resource_pool(row),
-        "by_hand": row.by_hand,
+        "by_hand": row.is_standalone,
         "trial_count": row.trial_count,
         "seed": row.seed,
         "metric": row.metric,
@@ -81,7 +81,7 @@ def checkpoint_plain(row: StoredCheckpoint, metric: str | None) -> dict[str, Any
         "batches": row.steps_completed,
         "state": checkpoint_state(row),
         "reported": iso_time(row.reported),
-        "validation_metric": validation_metric(row, metric),
+        "validation_metric": row.validation_metric(metric),
         "validation_metrics": row.validation,
         "storage": row.storage,
         "resources": row.resources,
@@ -159,8 +159,3 @@ def checkpoint_type(row: StoredCheckpoint) -> str:
     from determined.store.output_records import PROGRESS_METADATA
 
     return "progress" if PROGRESS_METADATA in row.metadata else "training"
-
-
-def validation_metric(row: StoredCheckpoint, metric: str | None) -> Any:
-    """Return the searcher metric of the validation at the checkpoint's step, or None."""
-    return None if row.validation is None or metric is None else row.validation.get(metric)

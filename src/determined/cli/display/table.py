@@ -1,4 +1,4 @@
-"""Format tables that fit the terminal, and the values in their cells."""
+"""Format tables that fit the terminal, one object as a line per property, and the values of both."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from determined.cli.display import safe_text
+from determined.config.flattening import flat
 from determined.plural import counted
 
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
 
 Row = Sequence[Any]
+_NARROWEST_VALUE = 20  # minimum width of the values of one object, even beside long names
 NARROWEST = 12  # minimum width to which a column of long texts is cut
 
 
@@ -166,3 +169,32 @@ def _cut(widths: dict[int, int], long: Sequence[bool], available: int) -> dict[i
             break
         cut[max(candidates, key=lambda column: cut[column])] -= 1
     return cut
+
+
+def one_row(columns: Sequence[Column], row: Row) -> str:
+    """Return one row: on a terminal as lines, elsewhere as the table that scripts expect."""
+    if not sys.stdout.isatty():
+        return table(columns, [row])
+    return details((column.name, value) for column, value in zip(columns, row, strict=True))
+
+
+def details(properties: Iterable[tuple[str, Any]]) -> str:
+    """Return a line for each property that is not empty; a dict gets a line for each of its values."""
+    lines: list[tuple[str, str]] = []
+    for name, value in properties:
+        if isinstance(value, dict):
+            lines += [(name, "")] if value else []
+            lines += [(f"  {inner}", cell(found)) for inner, found in flat(value).items()]
+        elif cell(value):
+            lines.append((name, cell(value)))
+    shown = [(safe_text.visible(name), safe_text.visible(value)) for name, value in lines]
+    widest = max((safe_text.width(name) for name, _ in shown), default=0)
+    available = max(_NARROWEST_VALUE, shutil.get_terminal_size().columns - widest - 3) if sys.stdout.isatty() else 2**31
+    return "\n".join(line for name, value in shown for line in _wrapped(name, value, widest, available))
+
+
+def _wrapped(name: str, value: str, widest: int, available: int) -> list[str]:
+    """Return the lines of a property, with the value wrapped to the available width."""
+    head = f" {name}{' ' * (widest - safe_text.width(name))}  "
+    pieces = [value] if safe_text.width(value) <= available else textwrap.wrap(value, available) or [""]
+    return [f"{head if not number else ' ' * (widest + 3)}{piece}".rstrip() for number, piece in enumerate(pieces)]

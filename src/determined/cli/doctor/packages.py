@@ -42,7 +42,7 @@ def check_packages() -> Iterator[Result]:
 
 def _core(requirements: list[Requirement]) -> Result:
     """Check the packages that are always required."""
-    lacking = [text for text in map(_lack, requirements) if text is not None]
+    lacking = [text for text in map(_unmet_requirement, requirements) if text is not None]
     if lacking:
         advice = f"pip install --upgrade {_PACKAGE}"
         return problem("packages", "; ".join(lacking), advice, needed=True)
@@ -51,13 +51,13 @@ def _core(requirements: list[Requirement]) -> Result:
 
 def _extra(name: str, requirements: list[Requirement]) -> Result:
     """Check the packages of an extra."""
-    lacking = [text for text in map(_lack, requirements) if text is not None]
+    lacking = [text for text in map(_unmet_requirement, requirements) if text is not None]
     if lacking:
         return missing(f"extra {name}", "; ".join(lacking), f'pip install "{_PACKAGE}[{name}]"')
     return ok(f"extra {name}", ", ".join(f"{each.name} {version(each.name)}" for each in requirements))
 
 
-def _lack(requirement: Requirement) -> str | None:
+def _unmet_requirement(requirement: Requirement) -> str | None:
     """Return how a requirement is not met, or None if it is."""
     try:
         found = version(requirement.name)

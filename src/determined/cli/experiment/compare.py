@@ -9,9 +9,9 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_csv, write_csv
 from determined.cli.display.times import with_utc
-from determined.cli.experiment.comparison.contenders import contenders
+from determined.cli.experiment.comparison.entries import comparison_entries
 from determined.cli.experiment.comparison.output import all_columns, all_rows, comparison_plain, comparison_text
-from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
+from determined.cli.selection.arguments import Ids, complete_experiments, expand, numbers
 from determined.cli.store_access import opened_store
 
 _MOST = 26  # curves are named by letters
@@ -49,7 +49,9 @@ def compare(
     if len(experiments) + len(trials) > _MOST:
         raise click.UsageError(f"at most {_MOST} can be compared at once")
     with opened_store() as store:
-        found = contenders(store, experiments, trials, metric=metric, group=group, smaller_is_better=smaller_is_better)
+        found = comparison_entries(
+            store, experiments, trials, metric=metric, group=group, smaller_is_better=smaller_is_better
+        )
     if form == "json":
         print_json(comparison_plain(found))
     elif form == "csv":

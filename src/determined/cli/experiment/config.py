@@ -7,7 +7,7 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible_lines
-from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 
 

@@ -13,9 +13,8 @@ from determined.cli.display.output import Form, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
-from determined.cli.running.foreground import run_here
-from determined.cli.running.slots import Sharing, enqueue, with_sharing
-from determined.cli.selection.ids import ID, complete_experiments_that
+from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_sharing
+from determined.cli.selection.arguments import ID, complete_experiments_that
 from determined.cli.store_access import opened_store
 from determined.store.states import EXPERIMENT_ENDED
 

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import ColumnChoice, Field, Page, show_list, with_columns, with_paging
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import (
+    ColumnChoice,
+    Field,
+    Form,
+    Page,
+    show_list,
+    with_columns,
+    with_csv,
+    with_paging,
+)
 from determined.cli.display.safe_text import visible
-from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import click
 from determined.cli.command import confirm, with_yes
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
+from determined.cli.selection.arguments import complete_experiments_that
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import complete_experiments_that
 from determined.cli.store_access import opened_store
 from determined.plural import counted
 

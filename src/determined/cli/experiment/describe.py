@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.details import trial_facts
 from determined.cli.display.json_rows import experiment_plain, resource_pool, trial_plain
 from determined.cli.display.output import Form, print_json, with_csv, without_garbage_collection, write_csv
 from determined.cli.display.safe_text import visible_lines
@@ -19,12 +18,12 @@ from determined.cli.experiment.views.trial_metrics import (
     Workload,
     metric_names,
     short_workload_columns,
+    trial_facts,
     workload_columns,
     workload_rows,
     workloads_of,
 )
-from determined.cli.running.watching import resume_hints
-from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
+from determined.cli.selection.arguments import Ids, complete_experiments, expand, numbers
 from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
     """
     if outdir is not None and form != "table":
         raise click.UsageError("--outdir, --csv and --json exclude each other")
+    from determined.queue.liveness import resume_hints
+
     ids = expand("experiment", experiment_ids)
     if form == "table" and outdir is None and sys.stdout.isatty():
         _describe_on_terminal(ids, metrics)
@@ -107,6 +108,7 @@ def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
     """Print the leaderboard and properties of each experiment; with `metrics`, also the workloads."""
     from determined.cli.experiment.views.description import description
     from determined.cli.experiment.views.leaderboard import leaderboard
+    from determined.queue.liveness import resume_hints
 
     parts: list[str] = []
     with opened_store() as store:
@@ -185,7 +187,7 @@ def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str
     lines = [f"Experiment {row.id}: notes: {row.notes}" for row in experiments if row.notes]
     # The reason of a standalone run is that of its trial, which is printed below.
     lines += [
-        f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason and not row.by_hand
+        f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason and not row.is_standalone
     ]
     lines += hints
     for row in trials:

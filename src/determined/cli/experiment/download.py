@@ -22,7 +22,7 @@ from determined.cli.checkpoint.downloads import (
 from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.times import with_utc
-from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 

@@ -12,7 +12,7 @@ from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
 from determined.cli.file_operations import cleaning_up_on_signals, progress
-from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
+from determined.cli.selection.arguments import Ids, complete_experiments, expand, numbers
 from determined.plural import counted
 
 if TYPE_CHECKING:

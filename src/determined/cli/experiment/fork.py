@@ -10,10 +10,10 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.safe_text import visible
 from determined.cli.experiment.new.start import Code, StartOptions, start_experiment, with_start_options
-from determined.cli.selection.ids import ID, complete_experiments
-from determined.cli.selection.ranking import best_checkpoints
+from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
+from determined.store.ranking import best_checkpoints
 
 if TYPE_CHECKING:
     from determined.experiment.files import ExperimentFiles
@@ -79,9 +79,9 @@ def _directory(row: Experiment) -> Path:
     """Return the directory with an experiment's code and configuration, secrets included; raise if there is none."""
     from determined.experiment.files import experiment_dir
 
-    directory = None if row.by_hand else experiment_dir(row.key)
+    directory = None if row.is_standalone else experiment_dir(row.key)
     if directory is None or not directory.is_dir():
-        why = "it is a standalone run" if row.by_hand else "its files are not on this machine"
+        why = "it is a standalone run" if row.is_standalone else "its files are not on this machine"
         raise DeterminedError(f"experiment {row.id} has no copy of its code and configuration: {why}")
     return directory
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.command import confirm, with_yes
-from determined.cli.display.json_rows import validation_metric
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, size, table
+from determined.cli.selection.arguments import Count
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import Count
 from determined.cli.store_access import opened_store
 from determined.errors import CheckpointInUse
 from determined.plural import counted
@@ -81,7 +80,7 @@ def gc_policy(
         surplus = _surplus(store, experiment, policy)
         click.echo(_preview(experiment, surplus), err=True)
         confirm(f"Set this policy{' and remove these checkpoints' if surplus else ''}?", yes=yes)
-        if not experiment.by_hand:
+        if not experiment.is_standalone:
             store.upkeep.change_config(experiment_id, "checkpoint_storage", numbers)
         shown = [row.checkpoint_id for row in surplus]
         # Computed again: the question may have been open for long, and checkpoints may have changed meanwhile.
@@ -115,7 +114,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Store
             checkpoint_id=row.checkpoint_id,
             trial=row.trial_id,
             steps=row.steps_completed,
-            metric=finite_number(validation_metric(row, experiment.metric)),
+            metric=finite_number(row.validation_metric(experiment.metric)),
             validated=row.steps_completed,
             registered=row.checkpoint_id in registered or row.borrowed,
             in_use=row.checkpoint_id in sources,
@@ -152,7 +151,7 @@ def _preview(experiment: Experiment, rows: list[StoredCheckpoint]) -> str:
         [
             row.trial_id,
             row.steps_completed,
-            validation_metric(row, experiment.metric),
+            row.validation_metric(experiment.metric),
             row.checkpoint_id,
             size(sum(row.resources.values())),
         ]

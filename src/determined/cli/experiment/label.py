@@ -10,8 +10,8 @@ from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.groups import LazyGroup
+from determined.cli.selection.arguments import complete_experiments, complete_labels
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import complete_experiments, complete_labels
 from determined.cli.store_access import opened_store
 
 _HERE = "determined.cli.experiment.label"

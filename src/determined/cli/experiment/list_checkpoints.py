@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.json_rows import (
-    checkpoint_plain,
-    checkpoint_state,
-    checkpoint_type,
-    output_plain,
-    validation_metric,
-)
-from determined.cli.display.lists import ColumnChoice, Field, show_list, with_columns
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.json_rows import checkpoint_plain, checkpoint_state, checkpoint_type, output_plain
+from determined.cli.display.output import ColumnChoice, Field, Form, show_list, with_columns, with_csv
 from determined.cli.display.table import size
 from determined.cli.display.times import ago, time_text, with_utc
-from determined.cli.selection.ids import ID, Count, complete_experiments
-from determined.cli.selection.ranking import best_checkpoints
+from determined.cli.selection.arguments import ID, Count, complete_experiments
 from determined.cli.store_access import opened_store
+from determined.store.ranking import best_checkpoints
 
 if TYPE_CHECKING:
     from determined.store.output_records import Output
@@ -105,7 +98,7 @@ def _checkpoint(row: StoredCheckpoint, metric: str | None) -> _Saved:
         row.trial_id,
         row.steps_completed,
         checkpoint_state(row),
-        validation_metric(row, metric),
+        row.validation_metric(metric),
         row.checkpoint_id,
         row.resources,
         checkpoint_type(row),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import ColumnChoice, Form, Page, show_list, with_columns, with_csv, with_paging
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.views.leaderboard import leaderboard
-from determined.cli.selection.ids import ID, Count, complete_experiments
+from determined.cli.selection.arguments import ID, Count, complete_experiments
 from determined.cli.store_access import opened_store
 
 

@@ -9,15 +9,14 @@ import click
 
 from determined.cli.command import Command
 from determined.cli.display.json_rows import experiment_plain
-from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import ColumnChoice, Form, Page, show_list, with_columns, with_csv, with_paging
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.views.experiment_columns import experiment_fields
-from determined.cli.running.watching import resume_hints
-from determined.cli.selection.filters import with_filters
+from determined.cli.selection.arguments import with_filters
 from determined.cli.store_access import opened_store
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import ALL_EXPERIMENTS
+from determined.store.process import is_abandoned
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, ExperimentFilter
@@ -43,7 +42,11 @@ def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, for
     """
     with opened_store() as store:
         rows = store.experiments.list(limit=page.limit or _ALL_ROWS, offset=page.offset, archived=archived, only=only)
-        hints = resume_hints(store, rows) if form == "table" and sys.stdout.isatty() else []
+        hints = []
+        if form == "table" and sys.stdout.isatty() and any(map(is_abandoned, rows)):
+            from determined.queue.liveness import resume_hints  # most lists do not need it
+
+            hints = resume_hints(store, rows)
     show_list(
         form,
         experiment_fields(projects=projects, archived=archived),

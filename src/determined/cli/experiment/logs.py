@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.command import Command
+from determined.cli.command import Command, ctrl_c_ends_watching
 from determined.cli.display.output import Form, with_json
 from determined.cli.display.table import first_few
-from determined.cli.logs.options import LogChoice, with_log_choice
-from determined.cli.logs.reading import no_lines_text, print_log
-from determined.cli.running.watching import ctrl_c_ends_watching, is_in_progress
-from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.logs import LogChoice, no_lines_text, print_log, with_log_choice
+from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 
@@ -46,6 +44,8 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
             return [trial_id]
 
         def may_grow() -> bool:
+            from determined.queue.liveness import is_in_progress
+
             return is_in_progress(store, store.experiments.get(experiment_id))
 
         if not print_log(store, trials, choice, may_grow=may_grow, name_trials=everything, form=form):

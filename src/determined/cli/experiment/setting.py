@@ -8,8 +8,8 @@ from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.groups import LazyGroup
+from determined.cli.selection.arguments import Count, complete_experiments_that
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import Count, complete_experiments_that
 from determined.cli.store_access import opened_store
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException

@@ -7,12 +7,12 @@ import time
 
 import click
 
+from determined.cli.command import ctrl_c_ends_watching
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.running.watching import ctrl_c_ends_watching, resume_hints
+from determined.cli.selection.arguments import complete_experiments_that
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import complete_experiments_that
 from determined.cli.store_access import opened_store, retry_while_unavailable
 from determined.errors import DeterminedError
 from determined.store.standalone_runs import how_to_resume
@@ -42,6 +42,8 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     \b
     Example: det experiment wait 3 && det experiment list-checkpoints 3 --best 1
     """
+    from determined.queue.liveness import resume_hints
+
     abandoned = False
     with ctrl_c_ends_watching(f"experiment {experiment_id}"), opened_store() as store:
         while (

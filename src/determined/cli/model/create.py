@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import script_row
-from determined.cli.display.output import Form, show, with_json
+from determined.cli.display.output import Form, script_row, show, with_json
 from determined.cli.display.times import with_utc
 from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.store_access import opened_store

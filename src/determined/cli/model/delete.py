@@ -8,7 +8,7 @@ from determined.cli.command import Command, confirm, with_yes
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.model.rows import find_model, model_plain
-from determined.cli.selection.ids import complete_models
+from determined.cli.selection.arguments import complete_models
 from determined.cli.store_access import opened_store
 from determined.plural import counted
 

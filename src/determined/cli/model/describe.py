@@ -7,10 +7,8 @@ import sys
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.details import one_row
-from determined.cli.display.lists import script_columns, script_row
-from determined.cli.display.output import Form, print_json, with_csv, write_csv
-from determined.cli.display.table import table
+from determined.cli.display.output import Form, print_json, script_columns, script_row, with_csv, write_csv
+from determined.cli.display.table import one_row, table
 from determined.cli.display.times import with_utc
 from determined.cli.model.rows import (
     MODEL,
@@ -20,7 +18,7 @@ from determined.cli.model.rows import (
     version_plain,
     versions_of,
 )
-from determined.cli.selection.ids import Count, complete_models
+from determined.cli.selection.arguments import Count, complete_models
 from determined.cli.store_access import opened_store
 from determined.errors import NotFoundException
 

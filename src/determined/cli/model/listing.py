@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.command import Command, explain_unused
-from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import ColumnChoice, Form, Page, show_list, with_columns, with_csv, with_paging
 from determined.cli.display.times import with_utc
 from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.store_access import opened_store

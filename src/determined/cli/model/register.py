@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import script_row
-from determined.cli.display.output import Form, show, with_json
+from determined.cli.display.output import Form, script_row, show, with_json
 from determined.cli.model.rows import VERSION, Version, find_model, version_plain
-from determined.cli.selection.ids import complete_models
+from determined.cli.selection.arguments import complete_models
 from determined.cli.store_access import opened_store
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.display.json_rows import checkpoint_plain
-from determined.cli.display.lists import Field
-from determined.cli.display.output import iso_time
+from determined.cli.display.output import Field, iso_time
 from determined.cli.display.times import ago, time_text
 from determined.errors import NotFoundException
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import ColumnChoice, show_list, with_columns
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import ColumnChoice, Form, show_list, with_columns, with_csv
 from determined.cli.display.times import with_utc
 from determined.cli.model.rows import VERSION, find_model, version_plain, versions_of
-from determined.cli.selection.ids import complete_models
+from determined.cli.selection.arguments import complete_models
 from determined.cli.store_access import opened_store
 
 

@@ -7,8 +7,7 @@ import socket
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.lists import ColumnChoice, show_list, with_columns
-from determined.cli.display.output import Form, with_csv
+from determined.cli.display.output import ColumnChoice, Form, show_list, with_columns, with_csv
 from determined.cli.display.times import with_utc
 from determined.cli.queue.rows import FIELDS, Queued, other_queues, queued_plain
 from determined.cli.store_access import opened_store
@@ -27,7 +26,7 @@ def list(form: Form, columns: ColumnChoice) -> None:
     \b
     Example: det queue list
     """
-    from determined.queue.daemon import SHUTTING_DOWN
+    from determined.queue.daemon_start import SHUTTING_DOWN
     from determined.queue.files import QueueFiles
     from determined.queue.status import read_status
     from determined.store.open import checked_place

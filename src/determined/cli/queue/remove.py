@@ -6,8 +6,8 @@ import click
 
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.selection.arguments import complete_experiments_that
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import complete_experiments_that
 from determined.cli.store_access import opened_store
 from determined.errors import InvalidExperimentException
 

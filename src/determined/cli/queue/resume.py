@@ -22,7 +22,7 @@ def resume(form: Form) -> None:
     \b
     Example: det queue resume
     """
-    from determined.queue.daemon import SHUTTING_DOWN
+    from determined.queue.daemon_start import SHUTTING_DOWN
     from determined.queue.submission import resume as resume_queue
     from determined.store.open import checked_place
 

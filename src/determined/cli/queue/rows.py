@@ -6,8 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from determined.cli.display.lists import Field
-from determined.cli.display.output import iso_time
+from determined.cli.display.output import Field, iso_time
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import percent
 from determined.cli.display.times import ago, time_text

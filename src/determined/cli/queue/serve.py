@@ -42,9 +42,9 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     from determined.cli.streams import continuing_without_output
     from determined.engines.slots import find_slots
     from determined.errors import DeterminedError
+    from determined.queue.daemon import Daemon
     from determined.queue.daemon_log import DaemonLog
     from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
-    from determined.queue.serving import Daemon
     from determined.queue.status import read_status
     from determined.store.open import checked_place
 

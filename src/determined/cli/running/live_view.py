@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,18 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from determined.cli.display.chart import sparkline
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import number
 from determined.cli.display.times import duration
-from determined.cli.running.line_view import WITH_PROCESSES, hparams_text
-from determined.config.ranking import ranked
+from determined.cli.running.text_view import WITH_PROCESSES, hparams_text
+from determined.config.metric_values import is_finite
 from determined.plural import counted
+from determined.ranking import ranked
 
 if TYPE_CHECKING:
     from determined.experiment.runner.view import RungView, TrialView, View
 
+_BARS = "▁▂▃▄▅▆▇█"
 _FEWEST_ROWS = 3
 _BELOW = Text("")  # keeps the cursor on an empty line, where text printed after a SIGKILL then begins
 _SINGULAR = {"batches": "batch", "epochs": "epoch", "records": "record"}
@@ -146,14 +148,16 @@ def _rungs(view: View) -> list[Text]:
         own = [rung for rung in view.rungs if rung.bracket == bracket]
         first, *others = own
         unit = _SINGULAR.get(view.time_metric, view.time_metric) if first.time == 1 else view.time_metric
-        cells = [f"{number(first.time)} {visible(unit)}: {counted(first.reached, 'trial')}{_on_the_way(first)}"]
-        cells += [f"{number(rung.time)}: {rung.reached}{_on_the_way(rung)}" for rung in others]
+        cells = [
+            f"{number(first.time)} {visible(unit)}: {counted(first.reached, 'trial')}{_running_trials_text(first)}"
+        ]
+        cells += [f"{number(rung.time)}: {rung.reached}{_running_trials_text(rung)}" for rung in others]
         name = f"Bracket {bracket}, reached " if len(brackets) > 1 else "Reached "
         lines.append(Text(name + ", ".join(cells), overflow="ellipsis", no_wrap=True))
     return lines
 
 
-def _on_the_way(rung: RungView) -> str:
+def _running_trials_text(rung: RungView) -> str:
     return f" ({rung.at_work} on the way)" if rung.at_work else ""
 
 
@@ -186,3 +190,20 @@ def _trials_to_show(view: View, rows: int) -> list[TrialView]:
         view.trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=view.smaller_is_better
     )
     return sorted(best_first, key=lambda trial: trial.state not in WITH_PROCESSES)[:rows]
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return a curve of one line, scaled from the smallest to the largest value; non-finite values are gaps."""
+    finite = [value for value in values if is_finite(value)]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    return "".join(_bar_of(value, low, high) if is_finite(value) else " " for value in values)
+
+
+def _bar_of(value: float, low: float, high: float) -> str:
+    """Return the character for a value between the smallest and the largest of a sparkline."""
+    if high == low:
+        return _BARS[len(_BARS) // 2]
+    # Halved first: the difference of the largest possible floats would overflow.
+    return _BARS[round((value / 2 - low / 2) / (high / 2 - low / 2) * (len(_BARS) - 1))]

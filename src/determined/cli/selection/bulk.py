@@ -14,15 +14,16 @@ from determined.cli import streams
 from determined.cli.command import Command, confirm, failure_text
 from determined.cli.display.output import collected_json, print_json
 from determined.cli.display.table import first_few
-from determined.cli.selection.filters import filter_of, with_state_and_label
-from determined.cli.selection.ids import (
+from determined.cli.selection.arguments import (
     Completion,
     check_ids,
     complete_experiments,
     complete_trials,
     expand,
-    is_one,
+    filter_of,
+    is_single_id,
     parse_ids,
+    with_state_and_label,
 )
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError, NotFoundException
@@ -37,7 +38,7 @@ _YES, _ALL = "determined.cli.yes", "determined.cli.all"
 Archived = Literal["never", "only", "on request"]
 
 
-class _Each(click.Command):
+class _CommandForEachId(click.Command):
     """A command that is invoked once for each id."""
 
     kind: Literal["experiment", "trial"]
@@ -71,7 +72,7 @@ class _Each(click.Command):
                 confirm(self._question(existing), yes=yes)
         if asks and (chosen or len(ids) > 1):
             ctx.params["yes"] = True  # confirmed for all of them
-        if is_one(given):
+        if is_single_id(given):
             ctx.params[name] = ids[0]
             return super().invoke(ctx)
         return self._for_each(ctx, name, ids)
@@ -132,7 +133,7 @@ class _Each(click.Command):
             sys.exit(1)
 
 
-class BulkCommand(Command, _Each):
+class BulkCommand(Command, _CommandForEachId):
     """A command for one experiment or trial that also accepts several: `3 4`, `3,4`, `3-9`.
 
     Its function has the argument `experiment_id` or `trial_id`, and is called for each of them. `complete` is the shell
@@ -183,7 +184,7 @@ def _existing(ids: Sequence[int]) -> list[Experiment]:
 
 
 def _remembered_flag(names: list[str], key: str, help_text: str) -> click.Option:
-    """Return a flag whose value is stored in the context for `_Each.invoke`, and not passed to the command."""
+    """Return a flag that is stored in the context for `_CommandForEachId.invoke`, not passed to the command."""
 
     def remember(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         context.meta[key] = value

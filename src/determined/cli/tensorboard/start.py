@@ -16,12 +16,12 @@ import click
 
 from determined.cli.command import Command, explain_unused
 from determined.cli.display.output import Form, print_json_line, with_json
-from determined.cli.selection.ids import Ids, complete_experiments, complete_trials, expand, numbers
+from determined.cli.selection.arguments import Ids, complete_experiments, complete_trials, expand, numbers
 from determined.cli.store_access import opened_store
-from determined.config.ranking import ranked
 from determined.errors import DeterminedError
 from determined.names import is_plain_directory
 from determined.plural import counted
+from determined.ranking import ranked
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial

@@ -75,7 +75,7 @@ def _files(experiment: Experiment) -> ExperimentFiles | None:
     """Return the files of an experiment, or None if they are not on this machine."""
     from determined.experiment.files import ExperimentFiles, experiment_dir
 
-    directory = None if experiment.by_hand else experiment_dir(experiment.key)
+    directory = None if experiment.is_standalone else experiment_dir(experiment.key)
     return None if directory is None or not directory.is_dir() else ExperimentFiles(directory)
 
 

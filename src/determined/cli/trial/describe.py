@@ -7,14 +7,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.display.details import details, trial_facts
 from determined.cli.display.json_rows import checkpoint_state, trial_plain
-from determined.cli.display.lists import Page, paging
-from determined.cli.display.output import Form, print_json, show, with_csv, without_garbage_collection, write_csv
+from determined.cli.display.output import (
+    Form,
+    Page,
+    paging,
+    print_json,
+    show,
+    with_csv,
+    without_garbage_collection,
+    write_csv,
+)
 from determined.cli.display.safe_text import visible_lines
-from determined.cli.display.table import Column, Row, table
+from determined.cli.display.table import Column, Row, details, table
 from determined.cli.display.times import time_text, with_utc
-from determined.cli.experiment.views.trial_metrics import COLUMNS, Workload, summary_rows, summary_table, workloads_of
+from determined.cli.experiment.views.trial_metrics import (
+    COLUMNS,
+    Workload,
+    summary_rows,
+    summary_table,
+    trial_facts,
+    workloads_of,
+)
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 from determined.config.flattening import flat

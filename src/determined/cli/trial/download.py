@@ -11,7 +11,7 @@ from determined.cli.checkpoint.downloads import download_one, sorted_by_metric, 
 from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
 from determined.cli.display.times import with_utc
-from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.selection.arguments import ID, complete_trials
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 

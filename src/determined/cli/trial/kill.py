@@ -6,11 +6,11 @@ import click
 
 from determined.cli.display.json_rows import trial_plain
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.running.watching import is_abandoned
+from determined.cli.selection.arguments import complete_running_trials
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.ids import complete_running_trials
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
+from determined.store.process import is_abandoned
 from determined.store.states import TRIAL_ENDED
 
 
@@ -33,7 +33,7 @@ def kill(trial_id: int, form: Form) -> None:
         paused = trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial_id)
         if paused:
             trial = store.experiments.trial(trial_id)
-        elif experiment.by_hand:
+        elif experiment.is_standalone:
             store.add_request(trial_id, "kill")
         else:
             store.experiments.request(experiment.id, "kill", trial_id)
@@ -41,7 +41,7 @@ def kill(trial_id: int, form: Form) -> None:
         print_json(trial_plain(trial))
     elif paused:
         click.echo(f"Trial {trial_id} was not running; it is now canceled.")
-    elif experiment.by_hand:
+    elif experiment.is_standalone:
         click.echo(f"Killing trial {trial_id}.")
     elif experiment.state == "PAUSED" or is_abandoned(experiment):
         click.echo(

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.command import Command
+from determined.cli.command import Command, ctrl_c_ends_watching
 from determined.cli.display.output import Form, with_json
-from determined.cli.logs.options import LogChoice, with_log_choice
-from determined.cli.logs.reading import no_lines_text, print_log
-from determined.cli.running.watching import ctrl_c_ends_watching, is_in_progress
-from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.logs import LogChoice, no_lines_text, print_log, with_log_choice
+from determined.cli.selection.arguments import ID, complete_trials
 from determined.cli.store_access import opened_store
 
 
@@ -30,6 +28,8 @@ def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
         experiment_id = store.experiments.trial(trial_id).experiment_id
 
         def may_grow() -> bool:
+            from determined.queue.liveness import is_in_progress
+
             ended = store.experiments.trial(trial_id).ended is not None
             return not ended and is_in_progress(store, store.experiments.get(experiment_id))
 

@@ -16,7 +16,7 @@ from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
 from determined.cli.file_operations import refuse_existing
-from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.selection.arguments import ID, complete_trials
 from determined.cli.store_access import opened_store
 from determined.plural import counted
 

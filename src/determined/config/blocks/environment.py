@@ -41,7 +41,7 @@ class Image(Block):
     rocm: Text | None = None
 
 
-def _one_for_all(value: Any) -> Any:
+def _for_all_devices(value: Any) -> Any:
     """Return an image for every kind of device if a single one is given."""
     return dict.fromkeys(("cpu", "cuda", "rocm"), value) if isinstance(value, str) else value
 
@@ -70,7 +70,7 @@ class Environment(Block):
     """The `environment` block. `environment_variables` are set in the processes of trials."""
 
     environment_variables: Variables = ()
-    image: Annotated[Image, BeforeValidator(_one_for_all)] | None = None
+    image: Annotated[Image, BeforeValidator(_for_all_devices)] | None = None
     force_pull_image: Flag | None = None
     registry_auth: RegistryAuth | None = None
     ports: dict[str, Annotated[int, validators.whole(1, 65535)]] | None = None

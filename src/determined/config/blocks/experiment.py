@@ -39,7 +39,7 @@ def _labels_as_list(value: Any) -> Any:
     return value
 
 
-def _each_once(labels: tuple[str, ...]) -> tuple[str, ...]:
+def _without_duplicates(labels: tuple[str, ...]) -> tuple[str, ...]:
     """Return the labels without duplicates."""
     return tuple(dict.fromkeys(labels))
 
@@ -53,7 +53,7 @@ def _entrypoint(value: Any) -> str | tuple[str, ...]:
     raise validators.refusal("module:TrialClass, a command, or a command as a list of texts")
 
 
-def _nothing(value: Any) -> None:
+def _discard(value: Any) -> None:
     raise validators.refusal("null")
 
 
@@ -64,7 +64,7 @@ def _seconds_or_never(value: Any) -> float | None:
     return value or None
 
 
-Labels = Annotated[tuple[FilledText, ...], BeforeValidator(_labels_as_list), AfterValidator(_each_once)]
+Labels = Annotated[tuple[FilledText, ...], BeforeValidator(_labels_as_list), AfterValidator(_without_duplicates)]
 LogPolicies = Annotated[tuple[LogPolicy, ...], AfterValidator(with_built_in)]
 
 
@@ -120,7 +120,7 @@ class ExperimentConfig(Block):
     security: Security | None = None
     tensorboard_storage: dict[str, Any] | None = None
     data_layer: dict[str, Any] | None = None
-    internal: Annotated[None, PlainValidator(_nothing)] = None
+    internal: Annotated[None, PlainValidator(_discard)] = None
 
     def plain(self) -> dict[str, Any]:
         """Return the effective configuration as JSON data, as it is passed to trials and stored."""

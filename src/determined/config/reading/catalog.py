@@ -1,4 +1,4 @@
-"""Lists the fields of a configuration, to suggest which field a misspelled name was meant to be."""
+"""Lists the fields of a configuration, to suggest which field a misspelled name was field_hint to be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def catalog(model: type[Block]) -> dict[Place, tuple[str, ...]]:
     return dict(_walk(model, ()))
 
 
-def meant(model: type[Block], place: Place, name: str) -> str:
+def field_hint(model: type[Block], place: Place, name: str) -> str:
     """Return a hint for a field that the block at `place` does not have; empty if there is none."""
     known = catalog(model)
     here = known.get(place, ())

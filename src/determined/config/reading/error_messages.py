@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from determined.config.blocks.block import KIND_FIELD, TAG, Block
 from determined.config.plain_data import Path, dotted
-from determined.config.reading.catalog import catalog, meant
+from determined.config.reading.catalog import catalog, field_hint
 from determined.config.secrets.masking import MASK, mask_secrets
 from determined.errors import Mistake
 
@@ -141,7 +141,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
     if kind == "extra_forbidden":
         # Indexes of lists are not part of the catalog.
         blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
-        hint = _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
+        hint = _REFUSED_IN.get(dotted(path[:-1])) or field_hint(model, blocks, str(place[-1]))
         return Mistake(where, None, UNKNOWN_FIELD, hint)
     if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         return _wrong_alternative(model, path, value)

@@ -40,7 +40,7 @@ class ChildLost(RuntimeError):
     """The child ended without a result."""
 
 
-class _InTheChild(Exception):
+class _ChildTraceback(Exception):
     """Carries the child's traceback as the cause of the error raised in the parent."""
 
 
@@ -146,8 +146,8 @@ def fork(work: Callable[[], None]) -> ForkedWork:
                 libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
                 # Otherwise the parent ended before the kernel was asked to send a signal for that.
                 if os.getppid() == parent:
-                    _live(work, writing)
-            # Reached only if the parent has died or `_live` could not even report an error.
+                    _run_in_child(work, writing)
+            # Reached only if the parent has died or `_run_in_child` could not even report an error.
             finally:
                 os._exit(1)
     except OSError as error:
@@ -159,13 +159,13 @@ def fork(work: Callable[[], None]) -> ForkedWork:
     return ForkedWork(pid, reading)
 
 
-def _live(work: Callable[[], None], writing: int) -> NoReturn:
+def _run_in_child(work: Callable[[], None], writing: int) -> NoReturn:
     """Run the work in the child, send the result through the pipe and exit."""
     lines: list[tuple[str, int, str]] = []
     answer: dict[str, Any] = {"log": lines, "error": None}
     try:
         gc.disable()
-        logging.Logger.handle = _keeping(lines)  # type: ignore[assignment, method-assign]
+        logging.Logger.handle = _collecting_handler(lines)  # type: ignore[assignment, method-assign]
         # A process that waits for the end of a pipe or connection of the parent must not wait for the child.
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
@@ -180,7 +180,7 @@ def _live(work: Callable[[], None], writing: int) -> NoReturn:
     os._exit(0)
 
 
-def _keeping(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, logging.LogRecord], None]:
+def _collecting_handler(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, logging.LogRecord], None]:
     """Return a replacement for Logger.handle that collects records instead of writing them."""
 
     def handle(logger: logging.Logger, record: logging.LogRecord) -> None:
@@ -209,7 +209,7 @@ def _raise(described: dict[str, Any] | None) -> None:
     else:
         error = RuntimeError(f"{described['type']}: {described['message']}")
     # The child's traceback is the cause, because that of the parent shows nothing about the error.
-    raise error from _InTheChild(described["trace"])
+    raise error from _ChildTraceback(described["trace"])
 
 
 def _longest_sleep(pid: int) -> float:

@@ -27,7 +27,7 @@ from determined.core.ranks.agreement import in_step
 T = TypeVar("T")
 
 
-class _Offer(NamedTuple):
+class _RankFiles(NamedTuple):
     """The files and metadata that one rank contributes to a sharded upload."""
 
     listing: list[str] | None
@@ -49,7 +49,7 @@ class ShardedSaver:
         """Yield the staging directory that all ranks share; store the checkpoint when all blocks have succeeded."""
         doing = "storing a sharded checkpoint"
         # Every rank contributes its part, and only the merged metadata needs `steps_completed`.
-        parts = self._together(lambda: jsonable_metadata(metadata), doing)
+        parts = self._on_all_ranks(lambda: jsonable_metadata(metadata), doing)
         checked_metadata(shards.merge_metadata(parts))
         checkpoint_id = self._stage(doing)
         failure: Exception | None = None
@@ -69,7 +69,7 @@ class ShardedSaver:
     ) -> str:
         """Upload each file once, after all ranks have agreed on which rank uploads it, and return the new id."""
         doing = "uploading a sharded checkpoint"
-        offers = self._together(lambda: self._offer(ckpt_dir, metadata, selector), doing)
+        offers = self._on_all_ranks(lambda: self._rank_files(ckpt_dir, metadata, selector), doing)
         if all(offer.listing is None for offer in offers):
             raise RuntimeError("no rank gave a ckpt_dir to upload(shard=True): there is nothing to store")
         merged = checked_metadata(shards.merge_metadata([offer.metadata for offer in offers]))
@@ -85,7 +85,7 @@ class ShardedSaver:
         def digests() -> dict[str, str]:
             return {name: digest(source / name) for name in listings[rank] if name in shared} if source else {}
 
-        assigned = shards.assign(listings, self._together(digests, doing))
+        assigned = shards.assign(listings, self._on_all_ranks(digests, doing))
         checkpoint_id = self._stage(doing)
 
         def copy() -> None:
@@ -94,7 +94,7 @@ class ShardedSaver:
                     copy_files(source, self._storage.staged(checkpoint_id), assigned[rank])
 
         try:
-            self._together(copy, doing)
+            self._on_all_ranks(copy, doing)
             self._commit(checkpoint_id, merged, doing)
         except BaseException:
             self._storage.abandon(checkpoint_id)
@@ -112,25 +112,25 @@ class ShardedSaver:
             return jsonable_metadata(metadata)
 
         try:
-            parts = self._together(own_part, doing)
+            parts = self._on_all_ranks(own_part, doing)
         except Exception as error:
             if failure is not None and error is not failure:
                 raise failure from error  # show the user's own error rather than the report of another rank's
             raise
         self._commit(checkpoint_id, shards.merge_metadata(parts), doing)
 
-    def _offer(
+    def _rank_files(
         self, ckpt_dir: str | os.PathLike[str] | None, metadata: dict[str, Any] | None, selector: Selector | None
-    ) -> _Offer:
+    ) -> _RankFiles:
         """Return what this rank contributes to a sharded upload."""
         kept = jsonable_metadata(metadata)
         if ckpt_dir is None:
-            return _Offer(None, None, kept)
+            return _RankFiles(None, None, kept)
         source = checked_directory(ckpt_dir)
         status = source.stat()
         # Ranks of one node that pass the same directory would otherwise upload every file several times.
         key = (self._distributed.cross_rank, status.st_dev, status.st_ino) if selector is None else None
-        return _Offer(selected_files(source, selector), key, kept)
+        return _RankFiles(selected_files(source, selector), key, kept)
 
     def _stage(self, doing: str) -> str:
         """Create the staging directory on the chief and return its id on all ranks."""
@@ -143,7 +143,7 @@ class ShardedSaver:
                     self._storage.stage(checkpoint_id)
             return checkpoint_id
 
-        return self._together(stage, doing)[0]
+        return self._on_all_ranks(stage, doing)[0]
 
     def _commit(self, checkpoint_id: str, metadata: dict[str, Any], doing: str) -> None:
         """Commit the checkpoint on the chief; no rank continues before it is visible."""
@@ -154,14 +154,14 @@ class ShardedSaver:
                 self._storage.contribute(checkpoint_id)
 
         # Every rank has finished its files before the chief makes the checkpoint visible.
-        self._together(contribute, doing)
+        self._on_all_ranks(contribute, doing)
 
         def commit() -> None:
             if self._distributed.rank == 0:
                 self._saver.finish(checkpoint_id, checked)
 
-        self._together(commit, doing)
+        self._on_all_ranks(commit, doing)
 
-    def _together(self, action: Callable[[], T], doing: str) -> list[T]:
+    def _on_all_ranks(self, action: Callable[[], T], doing: str) -> list[T]:
         """Run an action on every rank and return all results, or raise on every rank if it fails on one."""
         return in_step(self._distributed.allgather, self._distributed.rank, action, doing=doing)

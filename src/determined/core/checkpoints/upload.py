@@ -39,7 +39,7 @@ class CheckpointUpload:
         self._abandon = abandon
         self._failure: Exception | None = None
         # A daemon, because an upload that hangs must not keep the program from exiting.
-        self._thread = threading.Thread(target=self._see_through, name="determined-storing", daemon=True)
+        self._thread = threading.Thread(target=self._finish_upload, name="determined-storing", daemon=True)
         self._thread.start()
 
     @property
@@ -67,7 +67,7 @@ class CheckpointUpload:
         # Bounded, because this runs while the program ends.
         self._thread.join(_SECONDS_FOR_REMOVING)
 
-    def _see_through(self) -> None:
+    def _finish_upload(self) -> None:
         """Wait for the child, commit and record the checkpoint; keep the error if a step fails. Runs in the thread."""
         try:
             self._writing.wait()

@@ -275,7 +275,7 @@ class ObjectGroup:
                     answer.append({})
                 except RuntimeError:
                     silent = [rank for rank, key in keys.items() if not store.check([key])]
-                    answer.append({rank: _known_of(rank, store) for rank in silent})
+                    answer.append({rank: _process_description(rank, store) for rank in silent})
             except RuntimeError:
                 return  # no answer: the caller reports that
 
@@ -287,7 +287,7 @@ class ObjectGroup:
         return answer[0] if answer else None
 
 
-def _known_of(rank: int, store: Store) -> str:
+def _process_description(rank: int, store: Store) -> str:
     """Return what is known about the process of a rank."""
     key = f"process/{rank}"
     return stacks.describe(store.get(key).decode()) if store.check([key]) else "its process never started"

@@ -37,7 +37,7 @@ def run(command: Script | Module) -> int:
         sys.stderr.write(f"{sys.executable}: {refusal}\n")
         status = refusal.code
     except BaseException as error:  # noqa: BLE001  (printed by the hook, as by the interpreter)
-        trace = _without_ours(error.__traceback__)
+        trace = _without_own_frames(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     # Private functions, because the caller ends with os._exit(): without them non-daemon threads would be cut off and
@@ -120,7 +120,7 @@ def _exit_code(stop: SystemExit) -> int:
     return 1
 
 
-def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the leading frames of this file."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

@@ -32,7 +32,7 @@ def download_checkpoint(
         object_names.check(name, f"checkpoint {checkpoint_id}")
     if _is_downloaded(storage, checkpoint_id, target, resources):
         return
-    _refuse_something_else(checkpoint_id, target, resources)
+    _refuse_foreign_files(checkpoint_id, target, resources)
     # Beside the target, so that the rename at the end stays on
     # one file system; random, since several may download at once.
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
@@ -47,10 +47,10 @@ def download_checkpoint(
     try:
         # Outside the lock: fetching takes long, and only putting the copy in place has to be exclusive.
         storage.fetch(checkpoint_id, draft)
-        _refuse_a_part(checkpoint_id, draft, resources)
+        _refuse_missing_files(checkpoint_id, draft, resources)
         # The mark is written last: a directory with it has all its files.
         (draft / _MARK).write_text(json.dumps({"uuid": checkpoint_id}))
-        with _one_at_a_time(target.parent):
+        with _directory_lock(target.parent):
             if not _is_downloaded(storage, checkpoint_id, target, resources):  # another process may have been faster
                 _put_in_place(checkpoint_id, draft, target, resources)
     finally:
@@ -59,7 +59,7 @@ def download_checkpoint(
 
 def _is_downloaded(storage: CheckpointStorage, checkpoint_id: str, target: Path, resources: Mapping[str, int]) -> bool:
     """Return whether the target is a complete copy of the checkpoint in its current state."""
-    is_whole = _is_copy_of(checkpoint_id, target) and _has_all(target, resources)
+    is_whole = _is_copy_of(checkpoint_id, target) and _has_all_files(target, resources)
     return is_whole and _read(target / METADATA_FILE) == storage.metadata(checkpoint_id)
 
 
@@ -68,7 +68,7 @@ def _is_copy_of(checkpoint_id: str, target: Path) -> bool:
     return bool(_read(target / _MARK) == {"uuid": checkpoint_id})
 
 
-def _refuse_something_else(checkpoint_id: str, target: Path, resources: Mapping[str, int]) -> None:
+def _refuse_foreign_files(checkpoint_id: str, target: Path, resources: Mapping[str, int]) -> None:
     """Raise FileExistsError if the target is a link or contains anything but a download of this checkpoint."""
     if target.is_symlink():
         raise FileExistsError(
@@ -78,12 +78,12 @@ def _refuse_something_else(checkpoint_id: str, target: Path, resources: Mapping[
     if _is_copy_of(checkpoint_id, target):
         _refuse_others(checkpoint_id, target, target, resources)
     elif target.exists() and (not target.is_dir() or os.listdir(target)):
-        raise _holds_something_else(checkpoint_id, target)
+        raise _foreign_files_error(checkpoint_id, target)
 
 
 def _put_in_place(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Rename the fetched copy to the target, which may hold an incomplete download."""
-    _refuse_something_else(checkpoint_id, target, resources)
+    _refuse_foreign_files(checkpoint_id, target, resources)
     if _is_copy_of(checkpoint_id, target):
         _exchange(checkpoint_id, draft, target, resources)
     else:
@@ -91,7 +91,7 @@ def _put_in_place(checkpoint_id: str, draft: Path, target: Path, resources: Mapp
 
 
 @contextlib.contextmanager
-def _one_at_a_time(directory: Path) -> Iterator[None]:
+def _directory_lock(directory: Path) -> Iterator[None]:
     """Lock a directory, so that only one download at a time puts its copy there."""
     # The directory itself is locked, so that no lock file is left in the user's directory.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -129,10 +129,10 @@ def _refuse_others(checkpoint_id: str, directory: Path, target: Path, resources:
         for name in (*directories, *names):
             found = (Path(root) / name).relative_to(directory).as_posix()
             if found not in known:
-                raise _holds_something_else(checkpoint_id, target, found)
+                raise _foreign_files_error(checkpoint_id, target, found)
 
 
-def _holds_something_else(checkpoint_id: str, target: Path, name: str | None = None) -> FileExistsError:
+def _foreign_files_error(checkpoint_id: str, target: Path, name: str | None = None) -> FileExistsError:
     """Return the error for a target directory with files that no download has written."""
     what = "" if name is None else f" ({name})"
     return FileExistsError(
@@ -141,7 +141,7 @@ def _holds_something_else(checkpoint_id: str, target: Path, name: str | None = N
     )
 
 
-def _refuse_a_part(checkpoint_id: str, draft: Path, resources: Mapping[str, int]) -> None:
+def _refuse_missing_files(checkpoint_id: str, draft: Path, resources: Mapping[str, int]) -> None:
     """Raise CheckpointNotFound if files are missing: a deletion may have begun before they were listed."""
     present = files.resources(draft)
     for name in resources:
@@ -157,11 +157,13 @@ def _read(path: Path) -> Any:
         return None
 
 
-def _has_all(target: Path, resources: Mapping[str, int]) -> bool:
+def _has_all_files(target: Path, resources: Mapping[str, int]) -> bool:
     """Return whether all files and directories of a checkpoint exist, with the right sizes."""
-    return all(_has(target / name, None if name.endswith("/") else size) for name, size in resources.items())
+    return all(
+        _exists_with_size(target / name, None if name.endswith("/") else size) for name, size in resources.items()
+    )
 
 
-def _has(path: Path, size: int | None) -> bool:
+def _exists_with_size(path: Path, size: int | None) -> bool:
     """Return whether a file of this size exists, or a directory if `size` is None."""
     return path.is_dir() if size is None else path.is_file() and path.stat().st_size == size

@@ -52,7 +52,7 @@ def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
 
 def _configured(experiment: Experiment) -> dict[str, Any]:
     """Return the `checkpoint_storage` block of an experiment, with credentials if they are on this machine."""
-    directory = None if experiment.by_hand else experiment_dir(experiment.key)
+    directory = None if experiment.is_standalone else experiment_dir(experiment.key)
     if directory is None or not directory.is_dir():
         config = experiment.config
     else:

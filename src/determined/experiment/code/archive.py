@@ -16,10 +16,10 @@ def write_code_archive(experiment: Experiment, directory: str | os.PathLike[str]
 
     An existing file is replaced when the archive is complete.
     """
-    root = None if experiment.by_hand else experiment_dir(experiment.key)
+    root = None if experiment.is_standalone else experiment_dir(experiment.key)
     code = None if root is None else ExperimentFiles(root).code
     if code is None or not code.is_dir():
-        why = "it is a standalone run" if experiment.by_hand else "its files are not on this machine"
+        why = "it is a standalone run" if experiment.is_standalone else "its files are not on this machine"
         raise InvalidExperimentException(f"experiment {experiment.id} has no copy of its code: {why}")
     target = Path(directory) / name
     target.parent.mkdir(parents=True, exist_ok=True)

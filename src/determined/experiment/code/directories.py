@@ -200,7 +200,7 @@ def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) 
             relative = within / name
             if ignored.match_file(relative.as_posix()) or os.path.realpath(here / name) in forbidden:
                 continue
-            reason = _why_not(here / name)
+            reason = _reason_not_to_copy(here / name)
             if reason is None:
                 yield here / name, below / relative
             else:
@@ -220,7 +220,7 @@ def _rules(root: Path) -> Any:
     return GitIgnoreSpec.from_lines([*own, *_LEFT_OUT])
 
 
-def _why_not(path: Path) -> str | None:
+def _reason_not_to_copy(path: Path) -> str | None:
     """Return why a path cannot be copied, or None."""
     try:
         mode = path.stat().st_mode

@@ -18,7 +18,7 @@ from typing import IO
 from determined.config.secrets.line_mask import LineMask, line_mask
 from determined.engines.base import Line
 from determined.engines.lines import Stream
-from determined.engines.supervised import supervised, terminate
+from determined.engines.supervised_command import supervised, terminate
 from determined.errors import StartupHookError
 from determined.experiment.code.directories import HOOK
 

@@ -45,7 +45,7 @@ def refuse_another_method(before: ExperimentConfig, changes: Config) -> None:
         )
 
 
-def refuse_what_is_fixed(before: ExperimentConfig, after: ExperimentConfig, changed: Sequence[str]) -> None:
+def refuse_fixed_settings(before: ExperimentConfig, after: ExperimentConfig, changed: Sequence[str]) -> None:
     """Raise `InvalidExperimentConfig` with every setting that cannot change, each with the reason.
 
     A secret that was masked by an export must be set again, so it can always change.
@@ -55,7 +55,7 @@ def refuse_what_is_fixed(before: ExperimentConfig, after: ExperimentConfig, chan
         Mistake(path, None, reason)
         for path in changed
         if not any(name == path or name.startswith(f"{path}.") for name in masked)
-        and (reason := _why_not(path, before, after))
+        and (reason := _reason_for_refusal(path, before, after))
     ]
     if mistakes:
         raise InvalidExperimentConfig(mistakes)
@@ -78,12 +78,12 @@ def new_hparams(
     return lambda hparams: dict(derive({"hyperparameters": hparams}, changes)["hyperparameters"])
 
 
-def _why_not(path: str, before: ExperimentConfig, after: ExperimentConfig) -> str | None:
+def _reason_for_refusal(path: str, before: ExperimentConfig, after: ExperimentConfig) -> str | None:
     """Return why a setting cannot change, or None if it can."""
     block, _, rest = path.partition(".")
     method = search_method(before.searcher.name)
     if block == "hyperparameters":
-        return _why_not_hyperparameter(path, method, after)
+        return _reason_for_hyperparameter(path, method, after)
     # The number of trials can be raised, and retention applies to checkpoints whenever they are cleaned up.
     if path == "searcher.max_trials" or (block == "checkpoint_storage" and rest in RETENTION):
         return None
@@ -94,7 +94,7 @@ def _why_not(path: str, before: ExperimentConfig, after: ExperimentConfig) -> st
     return None if reason is None else f"it cannot be changed any more: {reason}"
 
 
-def _why_not_hyperparameter(path: str, method: SearchMethod, after: ExperimentConfig) -> str | None:
+def _reason_for_hyperparameter(path: str, method: SearchMethod, after: ExperimentConfig) -> str | None:
     """Return why a hyperparameter cannot be changed, or None if it can."""
     if not method.one_trial:
         reason = "the hyperparameters of the trials that exist were drawn from the space"
@@ -115,7 +115,7 @@ def _shorter(old: Length | None, new: Length | None) -> str | None:
 
 def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str]:
     """Yield the dotted names of the settings that differ."""
-    if not isinstance(before, dict) or not isinstance(after, dict) or _stand_for_themselves(before, after):
+    if not isinstance(before, dict) or not isinstance(after, dict) or _are_compared_as_a_whole(before, after):
         # Also by type: 1, 1.0 and True are equal in Python, and not the same setting.
         if before != after or type(before) is not type(after):
             yield ".".join(path)
@@ -124,7 +124,7 @@ def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str
         yield from _differences(before.get(name), after.get(name), (*path, name))
 
 
-def _stand_for_themselves(old: Config, new: Config) -> bool:
+def _are_compared_as_a_whole(old: Config, new: Config) -> bool:
     """Return whether two maps are compared as a whole: two lengths, or maps of different types."""
     lengths = read_length(old) is not None and read_length(new) is not None
     return lengths or ("type" in old and "type" in new and old["type"] != new["type"])

@@ -24,7 +24,7 @@ from determined.experiment.creation.changeable_fields import (
     changed_paths,
     new_hparams,
     refuse_another_method,
-    refuse_what_is_fixed,
+    refuse_fixed_settings,
 )
 from determined.experiment.creation.current_config import present_config
 from determined.experiment.creation.masked_secrets import continuing, with_secrets
@@ -68,7 +68,7 @@ def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continu
     Raises `ExperimentHeld` if it is running, and InvalidExperimentConfig for settings that can no longer change.
     """
     experiment = store.experiments.get(experiment_id)
-    if experiment.by_hand:
+    if experiment.is_standalone:
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
@@ -90,8 +90,8 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     again = _trials_to_continue(change, trials)
     if not change.names and not again and experiment.state not in EXPERIMENT_ENDED:
         return Continued((), (), None)  # already done, possibly by a call that was interrupted
-    reaction = _reaction_of_search(store, experiment, files, journal, again, change.max_trials)
-    _refuse_to_do_nothing(experiment, change, reaction)
+    reaction = _search_response(store, experiment, files, journal, again, change.max_trials)
+    _refuse_if_nothing_to_do(experiment, change, reaction)
     names, config, left_to_runner = tuple(change.names), change.config.plain(), None
     if change.max_trials is not None and change.method.compares_trials:
         # The extension may affect paused trials, which only the runner can handle: it extends the search and records
@@ -101,7 +101,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
             return Continued(names, (), left_to_runner)
         # The runner raises this number together with the journal entry of the extension.
         config["searcher"]["max_trials"] = change.before.searcher.plain()["max_trials"]
-        reaction = _reaction_of_search(store, experiment, files, journal, again, None)
+        reaction = _search_response(store, experiment, files, journal, again, None)
     # The name contains the number of the journal entry: without that entry the file is ignored.
     files.write_config(config, reaction.entries[-1].sequence)
     store.experiments.commit(lease, _row_changes(change, config, trials, again, reaction))
@@ -127,7 +127,7 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class _Reaction:
+class _SearchResponse:
     """How the search reacts to the changes: journal entries, new trials, and whether nothing is left to do."""
 
     entries: list[JournalEntry]
@@ -144,7 +144,7 @@ def _change(
     refuse_another_method(before, changes)
     config = load_experiment(derive(before.plain(), changes)).config
     names = changed_paths(before.plain(), config.plain())
-    refuse_what_is_fixed(before, config, names)
+    refuse_fixed_settings(before, config, names)
     # The file keeps the asterisks of variables that come from the environment: the next process needs them as well.
     complete = StoredConfig(with_secrets(config.plain(), continuing(experiment.id)))
     if "entrypoint" in names:
@@ -167,14 +167,14 @@ def _trials_to_continue(change: _Change, trials: Sequence[Trial]) -> list[Trial]
     return [trial for trial in over if trial.state in states]
 
 
-def _reaction_of_search(
+def _search_response(
     store: Store,
     experiment: Experiment,
     files: ExperimentFiles,
     journal: list[JournalEntry],
     again: Sequence[Trial],
     max_trials: int | None,
-) -> _Reaction:
+) -> _SearchResponse:
     """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
     # The original configuration: the journal replays later changes.
     original = stored_model(files.read_config())
@@ -190,10 +190,10 @@ def _reaction_of_search(
         for action in actions
         if isinstance(action, Create)
     ]
-    return _Reaction([entry for entry, _ in answers], created, search.searcher.finished)
+    return _SearchResponse([entry for entry, _ in answers], created, search.searcher.finished)
 
 
-def _refuse_to_do_nothing(experiment: Experiment, change: _Change, reaction: _Reaction) -> None:
+def _refuse_if_nothing_to_do(experiment: Experiment, change: _Change, reaction: _SearchResponse) -> None:
     """Raise InvalidExperimentException if the changes leave nothing to do."""
     done_before = change.method.one_trial and experiment.state == "COMPLETED" and not change.names
     if reaction.finished or done_before:
@@ -204,7 +204,7 @@ def _refuse_to_do_nothing(experiment: Experiment, change: _Change, reaction: _Re
 
 
 def _row_changes(
-    change: _Change, config: dict[str, Any], trials: Sequence[Trial], again: Sequence[Trial], reaction: _Reaction
+    change: _Change, config: dict[str, Any], trials: Sequence[Trial], again: Sequence[Trial], reaction: _SearchResponse
 ) -> Change:
     """Return the row changes of a continuation with this plain configuration, to be committed in one transaction."""
     changed = new_hparams(change.before, change.config, change.names)

@@ -49,7 +49,7 @@ def run_again(experiment: Experiment, trials: Sequence[Trial]) -> Advice:
 
 def check_can_run(experiment: Experiment, max_trials: int | None, trials: Sequence[Trial]) -> None:
     """Raise `InvalidExperimentException` for a standalone run, and for an ended experiment that is not extended."""
-    if experiment.by_hand:
+    if experiment.is_standalone:
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )

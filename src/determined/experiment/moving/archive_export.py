@@ -13,7 +13,6 @@ from typing import Literal
 from determined import paths
 from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage import manifest
-from determined.config.ranking import age_of_checkpoint, best_first
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException, StoreError
@@ -24,6 +23,7 @@ from determined.experiment.moving.archive import ROWS, ArchiveWriter
 from determined.store.experiment_records import Experiment
 from determined.store.moving.exporting import export_store
 from determined.store.open import open_store
+from determined.store.ranking import best_checkpoints
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 
@@ -153,12 +153,7 @@ class _Export:
             raise DeterminedError(
                 "no searcher metric is recorded, so the best checkpoint is not known: use --checkpoints all"
             )
-        best = best_first(
-            [row for row in present if row.state == "ACTIVE"],
-            lambda row: (row.validation or {}).get(str(metric)),
-            age_of_checkpoint,
-            smaller_is_better=self.experiment.smaller_is_better,
-        )[:1]
+        best = best_checkpoints(present, metric, self.experiment.smaller_is_better)[:1]
         registered = self.store.registry.registered(self.experiment.id)
         return best + [row for row in present if row.checkpoint_id in registered and row not in best]
 
@@ -202,7 +197,7 @@ class _Export:
 
     def _write_code(self) -> None:
         """Write the code of a search and its configurations without secrets, or the code of each standalone attempt."""
-        if self.experiment.by_hand:
+        if self.experiment.is_standalone:
             for directory in self.store.upkeep.run_directories(self.experiment.id):
                 path = Path(directory.path)
                 if (path / "code").is_dir():
@@ -238,7 +233,7 @@ class _Export:
     def _note_what_is_missing(self, rows: list[StoredCheckpoint], which: Which) -> None:
         """Add notes for the user about parts that are not exported but needed to continue elsewhere."""
         experiment = self.experiment
-        if not experiment.by_hand and experiment.state in ("ACTIVE", "PAUSED") and which != "all":
+        if not experiment.is_standalone and experiment.state in ("ACTIVE", "PAUSED") and which != "all":
             self.done.notes.append(
                 f"Experiment {experiment.id} has not ended: to activate it elsewhere, use --checkpoints all --code"
             )

@@ -80,7 +80,7 @@ def import_experiments(
     with target.outputs.staged() as scratch:
         private = paths.in_data_dir(target.root)
         unpacked = unpack(source, scratch, private=private, on_rows=check_rows, progress=progress)
-        placing = _Placing(str(source), unpacked, target, mapping, relocates=storage is not None)
+        placing = _ImportedFilesPlacement(str(source), unpacked, target, mapping, relocates=storage is not None)
         try:
             done = import_store(
                 unpacked.rows,
@@ -93,7 +93,7 @@ def import_experiments(
             )
         # BaseException: also after Ctrl-C nothing of the import may be left.
         except BaseException:
-            placing.take_back()
+            placing.roll_back()
             raise
         placing.finish()
         return ImportedExperiments(
@@ -117,10 +117,10 @@ def _refuse_known(rows: Path, place: str) -> None:
             for row in found:
                 known = database.execute("SELECT id FROM experiments WHERE key = ?", [str(row.get("key"))])
                 if known:
-                    raise _already_here(place, row.get("name"), known[0][0])
+                    raise _known_experiment_error(place, row.get("name"), known[0][0])
 
 
-def _already_here(place: str, name: object, here: int) -> StoreError:
+def _known_experiment_error(place: str, name: object, here: int) -> StoreError:
     """Return the error for an experiment that the store already contains."""
     return StoreError(
         f"{place}: experiment {name!r} is already in this store, as experiment {here}; nothing was imported "
@@ -129,7 +129,7 @@ def _already_here(place: str, name: object, here: int) -> StoreError:
 
 
 @dataclass
-class _Placing:
+class _ImportedFilesPlacement:
     """Adapts the imported rows to this machine, and moves their files into place before the rows are committed."""
 
     place: str
@@ -172,12 +172,12 @@ class _Placing:
         self.files.note(table, row)
 
     def publish(self, moved: Sequence[Moved], *, skip_existing: bool) -> None:
-        """Move all files into place; `take_back` moves them back if the rows are not committed."""
+        """Move all files into place; `roll_back` moves them back if the rows are not committed."""
         for each in moved:
             if not each.new and not skip_existing:
-                raise _already_here(self.place, each.name, each.here)
+                raise _known_experiment_error(self.place, each.name, each.here)
         everything_is_new = all(each.new for each in moved)
-        self._refuse_strangers(everything_is_new=everything_is_new)
+        self._refuse_unlisted_files(everything_is_new=everything_is_new)
         self.mapping.refuse_unused(self.place)
         # Written before the first file is moved, so that a kill at any later moment can be undone.
         self._note = ImportNote(self._new[0], self._directories()) if self._new else None
@@ -193,7 +193,7 @@ class _Placing:
             self._undo.callback(shutil.rmtree, target, ignore_errors=True)
             _move(self.unpacked.root / "runs" / name, target)
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Delete what was published, unless the rows were committed after all, as with a late interrupt."""
         if self._new:
             # The transaction may have been committed although the client was interrupted.
@@ -299,7 +299,7 @@ class _Placing:
                 f"{self.place} is damaged, and nothing was imported: {kind}/{name}/{other} does not match its row"
             )
 
-    def _refuse_strangers(self, *, everything_is_new: bool) -> None:
+    def _refuse_unlisted_files(self, *, everything_is_new: bool) -> None:
         """Raise StoreError for files without a row.
 
         Those of skipped experiments are allowed: their rows are not imported.
@@ -327,12 +327,12 @@ class _Placing:
             return
         staged = self.storage.stage(checkpoint_id)
         # Registered before the first rename, so that a failure halfway is undone.
-        self._undo.callback(self._take_back_checkpoint, checkpoint_id)
+        self._undo.callback(self._roll_back_checkpoint, checkpoint_id)
         for entry in os.listdir(source):
             os.rename(source / entry, staged / entry)
         self.storage.commit(checkpoint_id)
 
-    def _take_back_checkpoint(self, checkpoint_id: str) -> None:
+    def _roll_back_checkpoint(self, checkpoint_id: str) -> None:
         """Delete a checkpoint after a failure of the import, whether or not it was published already."""
         self.storage.abandon(checkpoint_id)
         # It was not published if the failure came before `commit`.

@@ -46,7 +46,7 @@ def remove_interrupted() -> None:
         try:
             # Not blocking: a locked note belongs to an import in progress.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _settle(path)
+            _roll_back_import(path)
         except BlockingIOError:
             continue  # its process is still running
         finally:
@@ -54,7 +54,7 @@ def remove_interrupted() -> None:
     _remove_if_empty(paths.imports_dir())
 
 
-def _settle(path: Path) -> None:
+def _roll_back_import(path: Path) -> None:
     """Delete the directories of a killed import if its rows were not committed; then delete the note."""
     try:
         content = json.loads(path.read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.plural import counted
 from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState

@@ -9,7 +9,7 @@ from typing import Any
 
 from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.experiment.runner import fail_fast, restored_trials
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import request_stop
 from determined.experiment.runner.trials.trial_values import FinalDecision

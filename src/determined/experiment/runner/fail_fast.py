@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from determined.engines.base import Exited
 from determined.engines.command import Harness
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import TrialProcess
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from determined.config.effective import effective
 from determined.config.metric_values import number
-from determined.config.ranking import best_first
 from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.experiment.creation.search_check import searched_paths
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.view import Observer, RungView, TrialView, View
+from determined.ranking import best_first
 from determined.store.experiment_changes import ExperimentChange
 from determined.store.experiments import Experiments
 from determined.store.records import Metric

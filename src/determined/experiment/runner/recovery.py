@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from determined.experiment.runner import decisions
 from determined.experiment.runner.reports import read_reports
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.searchers.base import Exited, ExitReason
 from determined.store.states import TrialState
 

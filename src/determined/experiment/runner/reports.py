@@ -10,8 +10,8 @@ from typing import Any
 from determined.config.metric_values import finite_number, number, time_of
 from determined.experiment.runner import decisions
 from determined.experiment.runner.fail_fast import note_missing_metric, shown_names
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.settings import Settings
-from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Result
 from determined.store.experiment_records import Trial
@@ -73,13 +73,13 @@ def _problem(
 ) -> str | None:
     """Return what prevents a report from being compared, or None."""
     if metric is None:
-        return _lacks("Searcher metric", settings.metric, metrics)
+        return _missing_metric_message("Searcher metric", settings.metric, metrics)
     if compared and when is None:
-        return _lacks("Time metric", str(settings.time_metric), metrics)
+        return _missing_metric_message("Time metric", str(settings.time_metric), metrics)
     return None
 
 
-def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
+def _missing_metric_message(kind: str, name: str, metrics: dict[str, Any]) -> str:
     """Return the message about a metric that is missing, or is not a number."""
     if name in metrics:
         return f"{kind} {name!r} is not a number among the validation metrics ({shown_names(metrics)})."

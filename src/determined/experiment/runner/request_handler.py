@@ -11,8 +11,8 @@ from determined.config.secrets.line_mask import line_mask
 from determined.config.stored import StoredConfig
 from determined.experiment.creation.current_config import with_settings
 from determined.experiment.runner import decisions
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.settings import settings_of
-from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.stop_requests import kill_without_saving, request_stop
 from determined.stop_request import OF_USERS, StopRequest, is_stronger
 from determined.store.experiment_changes import ExperimentChange
@@ -71,7 +71,7 @@ class RequestHandler:
             self._last = request.id
             if request.trial_id is not None:
                 if request.kind in ("kill", "cancel"):
-                    self._end_one(request.trial_id, request.kind)
+                    self._end_trial(request.trial_id, request.kind)
             elif request.kind == "reconfigure":
                 self._reconfigure()
             elif request.id > self._outdated:
@@ -109,7 +109,7 @@ class RequestHandler:
                 else:
                     request_stop(run, trial, request)
 
-    def _end_one(self, trial_id: int, request: StopRequest) -> None:
+    def _end_trial(self, trial_id: int, request: StopRequest) -> None:
         """Cancel or kill a single trial."""
         run = self._run
         for trial in run.live():

@@ -23,9 +23,9 @@ from determined.experiment.runner.effective_hparams import EffectiveHparams
 from determined.experiment.runner.interrupts import Interrupts
 from determined.experiment.runner.lease_keeper import held
 from determined.experiment.runner.runner import Runner
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.search import restored
 from determined.experiment.runner.settings import check_slots, settings_of
-from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
 from determined.experiment.runner.view import Observer
 from determined.plural import counted

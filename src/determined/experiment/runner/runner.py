@@ -9,7 +9,7 @@ from determined.experiment.runner import completion, decisions, recovery, restor
 from determined.experiment.runner.progress_reporting import ProgressReporter
 from determined.experiment.runner.reports import ReportReader, read_reports
 from determined.experiment.runner.request_handler import RequestHandler
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.slot_sharing import share
 from determined.experiment.runner.trials import exit
 from determined.experiment.runner.trials.start import TrialStarter
@@ -53,7 +53,7 @@ class Runner:
         self._begin()
         # After `_begin`, which has recorded that no process of an earlier runner is left.
         recovery.recover(run)
-        while not self._over():
+        while not self._may_exit():
             # Requests first: a stopped experiment must not start another trial.
             self._requests.handle()
             self._starts.start_waiting()
@@ -102,7 +102,7 @@ class Runner:
         else:
             exit.handle_exit(self._run, trial, event)
 
-    def _over(self) -> bool:
+    def _may_exit(self) -> bool:
         """Return whether no process is running and the experiment is to end or pause."""
         run = self._run
         if run.by_key:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from determined.experiment.runner import decisions
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import request_stop
 

@@ -96,7 +96,7 @@ class Checkpointer:
         """
         distributed = self._context.distributed
         # A gather, because every rank has its own part of the state, and only the chief writes.
-        ranks = distributed.gather((self._rank_parts(state, window), wait or self._hooks_wait()))
+        ranks = distributed.gather((self._rank_parts(state, window), wait or self._has_write_hooks()))
 
         def chief() -> str | None:
             if ranks is None:
@@ -108,7 +108,7 @@ class Checkpointer:
             saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
             return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
 
-        checkpoint_id = str(self._together(chief)[0])
+        checkpoint_id = str(self._on_all_ranks(chief)[0])
         # On every rank, so that no rank saves this batch a second time on its own.
         state.last_ckpt = state.batches_trained
         self.latest = checkpoint_id
@@ -129,7 +129,7 @@ class Checkpointer:
 
     def finish(self) -> None:
         """Wait until all checkpoints are stored. All ranks must call it; a failure is raised on every rank."""
-        self._together(self._finish_storing)
+        self._on_all_ranks(self._finish_storing)
 
     def close(self) -> None:
         """Wait for the checkpoint in progress on this rank alone, when training ends with an error.
@@ -144,7 +144,7 @@ class Checkpointer:
             self._storing.give_up()
             self._storing = None
 
-    def _together(self, action: Callable[[], T]) -> list[T]:
+    def _on_all_ranks(self, action: Callable[[], T]) -> list[T]:
         """Run `action` on every rank and return all results; a failure on one rank is raised on all of them."""
         distributed = self._context.distributed
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
@@ -163,7 +163,7 @@ class Checkpointer:
         self.has_stored = True
         self._storing = None
 
-    def _hooks_wait(self) -> bool:
+    def _has_write_hooks(self) -> bool:
         """Return whether a callback has a hook that must run when the checkpoint is written."""
         return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
 
@@ -203,7 +203,7 @@ class Checkpointer:
         # `wait` includes the last checkpoint: the process exits after it, so nothing would overlap with the write.
         if not wait and self._in_background and encoded.size > SMALL:
             kept = encoded._replace(tree=snapshot(encoded.tree))
-            _load_what_writing_needs()
+            _import_writing_modules()
             try:
                 self._storing = self._core.checkpoint._begin_storing(
                     lambda directory: self._write(directory, kept, counters), metadata
@@ -268,7 +268,7 @@ class Checkpointer:
 
 
 @functools.cache
-def _load_what_writing_needs() -> None:
+def _import_writing_modules() -> None:
     """Import modules that writing a checkpoint loads at first use.
 
     A forked child must not import: if another thread held the import lock at the fork, the child would wait for ever.

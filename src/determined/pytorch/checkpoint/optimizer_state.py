@@ -19,16 +19,16 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]
     object during the call.
     """
     # The optimizer's own method or hooks must see the values themselves.
-    if not _loads_like_torch(optimizer) or not _is_usual(state):
+    if not _loads_like_torch(optimizer) or not _has_expected_form(state):
         optimizer.load_state_dict(state)
         return
     held = {
         **state,
         "state": {
-            key: _with_held(values, _NUMBERS) if isinstance(values, dict) else values
+            key: _with_opaque(values, _NUMBERS) if isinstance(values, dict) else values
             for key, values in state["state"].items()
         },
-        "param_groups": [_with_held(group, (*_NUMBERS, str)) for group in state["param_groups"]],
+        "param_groups": [_with_opaque(group, (*_NUMBERS, str)) for group in state["param_groups"]],
     }
     optimizer.load_state_dict(held)
     for group in optimizer.param_groups:
@@ -38,13 +38,13 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]
             _release(values, key.device if isinstance(key, torch.Tensor) else None)
 
 
-class _Held:
+class _Opaque:
     """A wrapper around a value that torch neither inspects nor copies."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Held:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Opaque:
         # torch deep-copies the parameter groups before it loads them; the value itself must arrive.
         return self
 
@@ -57,7 +57,7 @@ def _loads_like_torch(optimizer: torch.optim.Optimizer) -> bool:
     return not own and not hooks
 
 
-def _is_usual(state: Any) -> bool:
+def _has_expected_form(state: Any) -> bool:
     """Return whether the state has the form that `load_state_dict` expects; if not, torch raises the error."""
     return (
         isinstance(state, dict)
@@ -67,26 +67,29 @@ def _is_usual(state: Any) -> bool:
     )
 
 
-def _with_held(values: dict[Any, Any], unchanged: tuple[type, ...]) -> dict[Any, Any]:
-    """Return the values with those that torch would change wrapped in `_Held`."""
+def _with_opaque(values: dict[Any, Any], unchanged: tuple[type, ...]) -> dict[Any, Any]:
+    """Return the values with those that torch would change wrapped in `_Opaque`."""
     # "params" are indices that torch maps to parameters, and it must see them.
-    return {key: one if key == "params" or _stays(one, unchanged) else _Held(one) for key, one in values.items()}
+    return {
+        key: one if key == "params" or _is_restored_unchanged(one, unchanged) else _Opaque(one)
+        for key, one in values.items()
+    }
 
 
-def _stays(value: Any, unchanged: tuple[type, ...]) -> bool:
+def _is_restored_unchanged(value: Any, unchanged: tuple[type, ...]) -> bool:
     """Return whether torch restores such a value unchanged."""
     kind = type(value)
     if kind in unchanged or isinstance(value, torch.Tensor):
         return True
     if kind in (list, tuple):
-        return all(_stays(one, unchanged) for one in value)
-    return kind is dict and all(_stays(one, unchanged) for one in value.values())
+        return all(_is_restored_unchanged(one, unchanged) for one in value)
+    return kind is dict and all(_is_restored_unchanged(one, unchanged) for one in value.values())
 
 
 def _release(values: dict[Any, Any], device: torch.device | None) -> None:
-    """Replace each `_Held` value by its content, with tensors moved to `device`."""
+    """Replace each `_Opaque` value by its content, with tensors moved to `device`."""
     for key, one in values.items():
-        if isinstance(one, _Held):
+        if isinstance(one, _Opaque):
             # torch moves tensors to the device of their parameter, but it could not see those inside the wrapper.
             values[key] = one.value if device is None or device.type == "cpu" else _moved(one.value, device)
 

@@ -51,10 +51,10 @@ class Restore(NamedTuple):
         )
         # Models first: an optimizer puts its state on the device and into the type of its parameters.
         for model, stored in _pairs(context.models, checkpoint, "models_state_dict", name):
-            with _saying_not_taken("a model", name):
+            with _naming_the_checkpoint("a model", name):
                 legacy.load_weights(bare(model), stored)
         for optimizer, stored in _pairs(context.optimizers, checkpoint, "optimizers_state_dict", name):
-            with _saying_not_taken("an optimizer", name):
+            with _naming_the_checkpoint("an optimizer", name):
                 load_optimizer_state(optimizer, stored)
         outside = checkpoint.get(unwrapped_parameters.KEY)
         unwrapped_parameters.put_back(outside, context.models, context.optimizers, name)
@@ -161,7 +161,7 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
 
 
 @contextmanager
-def _saying_not_taken(what: str, name: str) -> Iterator[None]:
+def _naming_the_checkpoint(what: str, name: str) -> Iterator[None]:
     """Name the checkpoint in errors about a state that does not fit the trial.
 
     A RuntimeError of torch about shapes gets a note on what to do; wrong types become InvalidCheckpointException.

@@ -78,13 +78,13 @@ def to_device(data: Any, device: torch.device, warned_types: set[type] | bool | 
         return _move_tensor(data, device)
     if isinstance(warned_types, bool):
         # A set that claims to hold every type silences all warnings.
-        warned_types = set() if warned_types else _Everything()
+        warned_types = set() if warned_types else _AllTypes()
     elif warned_types is None:
         warned_types = set()
     return _move(data, device, warned_types)
 
 
-class _Everything(set[type]):
+class _AllTypes(set[type]):
     """A set that claims to contain every type, which silences the warnings about types."""
 
     def __contains__(self, item: object) -> bool:
@@ -102,7 +102,7 @@ def _move(data: Any, device: torch.device, warned: set[type]) -> Any:
         return tuple([_move(item, device, warned) for item in data])
     if kind is dict:
         return {key: _move(item, device, warned) for key, item in data.items()}
-    return _move_unusual(data, device, warned)
+    return _move_uncommon(data, device, warned)
 
 
 def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -115,7 +115,7 @@ def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
     return data.to(device)
 
 
-def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
+def _move_uncommon(data: Any, device: torch.device, warned: set[type]) -> Any:
     """Move data of less common types, or return it unchanged with a warning."""
     if isinstance(data, torch.Tensor):
         return _move_tensor(data, device)

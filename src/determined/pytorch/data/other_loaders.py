@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
 
 from determined.errors import InvalidExperimentException
 from determined.pytorch.checkpoint.state_codec import encoded
-from determined.pytorch.data.epoch_start import PassStart, generators_kept, pass_start, put_back
+from determined.pytorch.data.pass_start import PassStart, generators_kept, pass_start, put_back
 from determined.pytorch.data.replayed_samplers import is_independent, is_stateful
 from determined.pytorch.display.waiting_notice import WaitingNotice
 

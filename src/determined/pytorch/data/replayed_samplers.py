@@ -20,7 +20,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from determined.pytorch.checkpoint.state_codec import Encoded, encoded
-from determined.pytorch.data.epoch_start import PassStart, generators_kept, pass_start, put_back, with_first_item
+from determined.pytorch.data.pass_start import PassStart, generators_kept, pass_start, put_back, with_first_item
 from determined.pytorch.data.position import DataPosition
 from determined.pytorch.display.waiting_notice import WaitingNotice
 

@@ -12,7 +12,6 @@ from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data.batch_sharding import ShardedBatches, batch_size, pass_shape
 from determined.pytorch.data.closed_form import mix
-from determined.pytorch.data.epoch_start import generators_kept
 from determined.pytorch.data.loader import (
     DataLoader,
     load_sharded,
@@ -21,6 +20,7 @@ from determined.pytorch.data.loader import (
     shard,
 )
 from determined.pytorch.data.other_loaders import OtherLoaderBatches
+from determined.pytorch.data.pass_start import generators_kept
 from determined.pytorch.data.position import DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import UNKNOWN_LENGTH
 

@@ -6,7 +6,7 @@ from determined.store.databases.base import Database
 from determined.store.process import Process, is_running, on_this_machine
 
 
-def at_work(database: Database) -> dict[int, Process]:
+def running_experiments(database: Database) -> dict[int, Process]:
     """Return the experiments that are being run, by id, each with one of its processes.
 
     Processes on other hosts cannot be checked, so the stored state is trusted.

@@ -115,14 +115,14 @@ def broken_rules(database: Database) -> Iterator[Finding]:
     for table, what, query in _RULES:
         found = [str(row[0]) for row in database.execute(f"{query} ORDER BY 1")]
         if found:
-            yield Finding(table, f"{what}: {_some(found)}")
+            yield Finding(table, f"{what}: {_shortened_list(found)}")
     for (table, column), words in WORDS.items():
         marks = ", ".join("?" * len(words))
         strange = database.execute(
             f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})", words
         )
         if strange:
-            yield Finding(table, f"no {column} is called {_some([repr(row[0]) for row in strange])}")
+            yield Finding(table, f"no {column} is called {_shortened_list([repr(row[0]) for row in strange])}")
     yield from _wrong_best(database)
 
 
@@ -151,7 +151,7 @@ def _wrong_best(database: Database) -> Iterator[Finding]:
     )
     wrong = [str(trial) for trial, metric, best, body in found if not _is_reported(best, metric, body)]
     if wrong:
-        yield Finding("trials", f"their best validation is not what was reported: {_some(wrong)}")
+        yield Finding("trials", f"their best validation is not what was reported: {_shortened_list(wrong)}")
 
 
 def _is_reported(best: float, metric: str, body: str) -> bool:
@@ -161,7 +161,7 @@ def _is_reported(best: float, metric: str, body: str) -> bool:
         return True  # a report that cannot be read is found by `unreadable_values`
 
 
-def _some(names: list[str], most: int = 5) -> str:
+def _shortened_list(names: list[str], most: int = 5) -> str:
     """Return the first names as a list, followed by the number of the others."""
     # A few ids are enough to find the cause, and a damaged store may have thousands of such rows.
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -9,7 +9,7 @@ from determined.errors import StoreError
 from determined.store.databases import location as places
 from determined.store.databases.base import Database
 from determined.store.maintenance import postgres_server, sqlite_file
-from determined.store.maintenance.active_experiments import at_work
+from determined.store.maintenance.active_experiments import running_experiments
 from determined.store.open import checked_place, opened_database
 
 
@@ -41,7 +41,7 @@ def vacuum_store() -> VacuumResult:
 
 def _refuse_while_runs_write(database: Database) -> None:
     """Raise `StoreError` if an experiment is running."""
-    for experiment_id, process in at_work(database).items():
+    for experiment_id, process in running_experiments(database).items():
         raise StoreError(
             f"experiment {experiment_id} is running (process {process.pid} on host {process.host}), and would have to "
             f"wait: try again when it has ended, or pause it with det experiment pause {experiment_id}"

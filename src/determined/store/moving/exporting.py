@@ -12,10 +12,10 @@ from typing import Literal, Protocol
 
 from determined.errors import StoreError
 from determined.store.databases.tables import Table
-from determined.store.maintenance.active_experiments import at_work
+from determined.store.maintenance.active_experiments import running_experiments
 from determined.store.moving.format import moved_tables
 from determined.store.moving.json_lines import JsonLinesWriter
-from determined.store.moving.reading_store import Rows, Source, one_moment
+from determined.store.moving.reading_store import Rows, Source, consistent_snapshot
 from determined.store.open import opened_database
 
 Format = Literal["jsonl", "parquet"]
@@ -52,7 +52,7 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
     # Hidden and in the same directory, so that the rename below is atomic and not a copy between file systems.
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     # The snapshot is taken before experiments are looked up, so that the counts match the rows that follow.
-    with opened_database() as database, one_moment(database):
+    with opened_database() as database, consistent_snapshot(database):
         source = Source(database, experiments)
         try:
             if form == "jsonl":
@@ -73,7 +73,7 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
             shutil.rmtree(draft, ignore_errors=True)
             with suppress(FileNotFoundError, IsADirectoryError):
                 draft.unlink()
-        running = [id_ for id_ in at_work(database) if experiments is None or id_ in experiments]
+        running = [id_ for id_ in running_experiments(database) if experiments is None or id_ in experiments]
         return Exported(target, rows, tuple(running))
 
 

@@ -19,7 +19,7 @@ def reserve(database: Database, table: Table, count: int) -> list[int]:
     return sorted(number for (number,) in rows)
 
 
-def go_on_after(database: Database, table: Table) -> None:
+def advance_id_counter(database: Database, table: Table) -> None:
     """Advance the id counter of a table past the ids of rows that were inserted with explicit ids."""
     if isinstance(database, SqliteDatabase):
         return  # AUTOINCREMENT takes explicit ids into account

@@ -11,12 +11,12 @@ from determined.errors import StoreError, StoreUnavailable
 from determined.store.databases.base import Database
 from determined.store.databases.tables import Table
 from determined.store.maintenance.invariants import broken_rules
-from determined.store.moving.arrival import RowTranslation
 from determined.store.moving.format import moved_tables
-from determined.store.moving.ids import go_on_after
+from determined.store.moving.ids import advance_id_counter
 from determined.store.moving.json_lines import read_json_lines
 from determined.store.moving.reading_store import Rows
 from determined.store.moving.row_checks import checked_row
+from determined.store.moving.row_translation import RowTranslation
 from determined.store.open import opened_database
 from determined.store.sql.stamps import stamp_trials_without
 
@@ -91,7 +91,7 @@ def import_store(
         if arrival.keep_ids:
             for table in moved_tables().values():
                 if table.counts:
-                    go_on_after(database, table)
+                    advance_id_counter(database, table)
         experiments = tuple(Moved(*each) for each in arrival.experiments())
         # The last step before the commit: files can be put into place here, and an error still cancels the rows.
         finish(experiments)

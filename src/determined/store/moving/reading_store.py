@@ -19,7 +19,7 @@ _CHECKPOINTS = f"SELECT uuid FROM checkpoints WHERE trial_id IN ({_TRIALS})"
 
 
 @contextmanager
-def one_moment(database: Database) -> Iterator[None]:
+def consistent_snapshot(database: Database) -> Iterator[None]:
     """Open a read-only snapshot: all queries in the block see the same state, and no writer is blocked."""
     # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
     # Not `transaction`, which would lock out the writers of an SQLite file.

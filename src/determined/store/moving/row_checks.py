@@ -71,7 +71,7 @@ def _checked_text(table: str, name: str, value: Any) -> str:
     if len(value) > _LARGEST_TEXT:
         raise _Mistake(f"has {len(value):,} characters; the maximum is {_LARGEST_TEXT:,}")
     # JSON can contain lone surrogates, which cannot be encoded as UTF-8, and NUL, which PostgreSQL rejects.
-    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _unusual(value)):
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _non_ascii(value)):
         raise _Mistake("has characters that no database takes")
     words = WORDS.get((table, name))
     if words and value not in words:
@@ -123,7 +123,7 @@ def _checked_real(name: str, value: Any) -> float:
         raise _Mistake("is too large a number") from None
 
 
-def _unusual(text: str) -> str:
+def _non_ascii(text: str) -> str:
     """Return the text unless it is ASCII, which needs no search for surrogates."""
     return "" if text.isascii() else text
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from determined.config.metric_values import finite_number
-from determined.config.ranking import best_first
+from determined.ranking import best_first
 from determined.store.databases.base import Database
 
 

@@ -47,7 +47,7 @@ def needed(
     sources = _sources_of_searches(database, by_others_than) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
-        reason = _need(database, checkpoint.checkpoint_id, sources, by_others_than)
+        reason = _why_needed(database, checkpoint.checkpoint_id, sources, by_others_than)
         # Deleting an experiment removes its imported records too, without their files.
         if reason is None and checkpoint.borrowed and not by_others_than:
             reason = _belongs_elsewhere(database, checkpoint)
@@ -55,7 +55,7 @@ def needed(
             reasons[checkpoint.checkpoint_id] = reason
     # Each trial once, although it may have many of the checkpoints.
     for trial_id in dict.fromkeys(row.trial_id for row in checkpoints if by_itself and not by_others_than):
-        newest = _goes_on_from(database, trial_id)
+        newest = _checkpoint_to_resume(database, trial_id)
         if newest is not None and any(checkpoint.checkpoint_id == newest for checkpoint in checkpoints):
             reasons.setdefault(
                 newest,
@@ -65,7 +65,7 @@ def needed(
     return reasons
 
 
-def _need(database: Database, checkpoint_id: str, sources: dict[str, str], by_others_than: int) -> str | None:
+def _why_needed(database: Database, checkpoint_id: str, sources: dict[str, str], by_others_than: int) -> str | None:
     """Return why a checkpoint is needed by a model, a search or a trial that starts from it, or None."""
     found = database.execute(
         "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
@@ -92,7 +92,7 @@ def _need(database: Database, checkpoint_id: str, sources: dict[str, str], by_ot
         return None
     trial, experiment, state, ended = found[0]
     begins = f"checkpoint {checkpoint_id} is what trial {trial} begins with"
-    return f"{begins}, which has not ended" if ended is None else f"{begins}: {_can_go_on(state, experiment)}"
+    return f"{begins}, which has not ended" if ended is None else f"{begins}: {_continuable_text(state, experiment)}"
 
 
 def _belongs_elsewhere(database: Database, checkpoint: StoredCheckpoint) -> str:
@@ -120,11 +120,11 @@ def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, s
         checkpoint_id = StoredConfig(json.loads(config)).searcher.source_checkpoint_uuid
         if checkpoint_id is not None and checkpoint_id not in reasons:
             begin = f"checkpoint {checkpoint_id} is what the trials of experiment {id_} begin with"
-            reasons[checkpoint_id] = f"{begin}: {_can_go_on(state, id_)}" if failed else begin
+            reasons[checkpoint_id] = f"{begin}: {_continuable_text(state, id_)}" if failed else begin
     return reasons
 
 
-def _can_go_on(state: str, experiment_id: int) -> str:
+def _continuable_text(state: str, experiment_id: int) -> str:
     """Return the part of a reason which says that an experiment can still be continued."""
     return (
         f"it ended as {state} without a checkpoint of its own, and can be continued; delete experiment {experiment_id} "
@@ -132,7 +132,7 @@ def _can_go_on(state: str, experiment_id: int) -> str:
     )
 
 
-def _goes_on_from(database: Database, trial_id: int) -> str | None:
+def _checkpoint_to_resume(database: Database, trial_id: int) -> str | None:
     """Return the newest complete checkpoint of a trial that has not ended, or None."""
     ((state, ended, attempt_state, *process, newest),) = database.execute(
         "SELECT t.state, t.ended, a.state, a.host, a.pid, a.process_started, "

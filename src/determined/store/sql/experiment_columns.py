@@ -17,11 +17,12 @@ _EXPERIMENT = {
     **{
         name: f"e.{name}"
         for name in (
-            *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
+            *("id", "key", "program", "name", "description", "labels", "state", "progress", "seed"),
             *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
             *("metric", "smaller_is_better", "last_request", "notes", "external_id", "borrowed"),
         )
     },
+    "is_standalone": "e.by_hand",
     "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
     "best": "CASE WHEN e.smaller_is_better = 1 "
     "THEN (SELECT min(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) "
@@ -64,7 +65,7 @@ def read_experiments(database: Database, which: str, values: Sequence[Any] = ())
     """Return the experiments selected by an SQL suffix (`WHERE`, `ORDER BY`, ...) in which `e` is the experiment."""
     found = [_experiment(row) for row in database.execute(f"{_SELECT_EXPERIMENTS} {which}", values)]
     # Only for several trials, which is rare: lists of experiments need one query.
-    return [_with_its_trials(database, one) if one.by_hand and one.trial_count > 1 else one for one in found]
+    return [_with_its_trials(database, one) if one.is_standalone and one.trial_count > 1 else one for one in found]
 
 
 def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
@@ -95,9 +96,9 @@ def _experiment(row: Sequence[Any]) -> Experiment:
     values, more = _named(_EXPERIMENT, row)
     holder, (progress, reason, attempt_state, attempt_ended, *process) = leases.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
-    for name in ("by_hand", "archived", "smaller_is_better", "borrowed"):
+    for name in ("is_standalone", "archived", "smaller_is_better", "borrowed"):
         values[name] = bool(values[name])
-    if values["by_hand"]:
+    if values["is_standalone"]:
         values["name"] = values["name"] or standalone_runs.name(values["config"], values["program"])
         values["state"] = standalone_runs.experiment_state(attempt_state, Process(*process))
         values["progress"], values["ended"] = progress, attempt_ended

@@ -9,26 +9,26 @@ from collections.abc import Sequence
 
 import click
 
-from determined.cli.display.chart import draw, letter
 from determined.cli.display.safe_text import visible
-from determined.cli.experiment.comparison.contenders import Contender
+from determined.cli.experiment.comparison.chart import draw, letter
+from determined.cli.experiment.comparison.entries import ComparisonEntry
 
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
 _WIDTH_OF_A_FILE = 80
 _WIDEST = 140  # wider charts show no more detail
 
 
-def charts(found: Sequence[Contender]) -> list[str]:
+def charts(found: Sequence[ComparisonEntry]) -> list[str]:
     """Return one chart for each metric and direction."""
     kinds = dict.fromkeys(one.measured.described for one in found if one.measured is not None)
     return [_chart(kind, [one for one in found if one.measured and one.measured.described == kind]) for kind in kinds]
 
 
-def _chart(title: str, found: Sequence[Contender]) -> str:
+def _chart(title: str, found: Sequence[ComparisonEntry]) -> str:
     """Return a chart of one metric with its legend."""
     from determined.config.metric_values import finite_number
 
-    paint = _painted if len(found) <= len(_COLOURS) and _has_colours() else None
+    paint = _coloured if len(found) <= len(_COLOURS) and _has_colours() else None
     curves: list[list[tuple[float, float]]] = []
     legend = []
     for index, one in enumerate(found):
@@ -45,7 +45,7 @@ def _chart(title: str, found: Sequence[Contender]) -> str:
     return "\n".join([visible(f"{title}{scale}"), *chart.lines, "  ".join(legend)])
 
 
-def _painted(text: str, curve: int) -> str:
+def _coloured(text: str, curve: int) -> str:
     return click.style(text, fg=_COLOURS[curve])
 
 

@@ -34,7 +34,7 @@ class MetricHistory:
     def best(self) -> tuple[int, float] | None:
         """The step and value of the best finite value, or of the newest one if the direction is unknown; else None."""
         from determined.config.metric_values import finite_number
-        from determined.config.ranking import best_first
+        from determined.ranking import best_first
 
         finite = [(step, value) for step, kept in self.points if (value := finite_number(kept)) is not None]
         if self.smaller_is_better is None:

@@ -9,15 +9,15 @@ from determined.cli.display.output import iso_time
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, Row, cell, number, table
 from determined.cli.display.times import duration, time_text
-from determined.cli.experiment.comparison.contenders import Contender
 from determined.cli.experiment.comparison.curves import charts
+from determined.cli.experiment.comparison.entries import ComparisonEntry
 
 _ABSENT = object()
 
-Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the values of all contenders
+Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the values of all entries
 
 
-def comparison_text(found: Sequence[Contender]) -> str:
+def comparison_text(found: Sequence[ComparisonEntry]) -> str:
     """Return the tables and charts of a comparison."""
     titles = [Column(one.title, long=True, rank=0) for one in found]
     marked = [Column("Differs"), Column("Hyperparameter"), *titles]
@@ -35,21 +35,21 @@ def comparison_text(found: Sequence[Contender]) -> str:
     return "\n\n".join([*parts, *charts(found)])
 
 
-def all_columns(found: Sequence[Contender]) -> list[Column]:
+def all_columns(found: Sequence[ComparisonEntry]) -> list[Column]:
     return [Column("Part"), Column("Name"), Column("Differs"), *(Column(one.title) for one in found)]
 
 
-def all_rows(found: Sequence[Contender]) -> list[Row]:
+def all_rows(found: Sequence[ComparisonEntry]) -> list[Row]:
     """Return everything except the curves as rows of one table."""
     parts = (("result", _results(found)), ("hyperparameter", _hparams(found)), ("configuration", _config(found)))
     return [[part, name, differs, *values] for part, lines in parts for name, differs, values in lines]
 
 
-def comparison_plain(found: Sequence[Contender]) -> dict[str, Any]:
+def comparison_plain(found: Sequence[ComparisonEntry]) -> dict[str, Any]:
     """Return a comparison as JSON data."""
     winner = _winner(found)
     return {
-        "contenders": [_contender_plain(one) for one in found],
+        "contenders": [_entry_plain(one) for one in found],
         "best": None if winner is None else found.index(winner),
         "hyperparameters": [
             {"name": name, "differs": differs, "values": values} for name, differs, values in _hparams(found)
@@ -58,8 +58,8 @@ def comparison_plain(found: Sequence[Contender]) -> dict[str, Any]:
     }
 
 
-def _contender_plain(one: Contender) -> dict[str, Any]:
-    """Return a contender as JSON data."""
+def _entry_plain(one: ComparisonEntry) -> dict[str, Any]:
+    """Return an entry of a comparison as JSON data."""
     measured, trial = one.measured, one.trial
     best = None if measured is None else measured.best
     return {
@@ -83,13 +83,13 @@ def _contender_plain(one: Contender) -> dict[str, Any]:
     }
 
 
-def _results(found: Sequence[Contender]) -> list[Line]:
+def _results(found: Sequence[ComparisonEntry]) -> list[Line]:
     """Return the lines of the results table."""
 
-    def best(one: Contender) -> str:
+    def best(one: ComparisonEntry) -> str:
         return "" if one.measured is None or one.measured.best is None else number(one.measured.best[1])
 
-    def at(one: Contender) -> Any:
+    def at(one: ComparisonEntry) -> Any:
         return None if one.measured is None or one.measured.best is None else one.measured.best[0]
 
     lines: list[tuple[str, list[Any]]] = [
@@ -109,23 +109,23 @@ def _results(found: Sequence[Contender]) -> list[Line]:
     return [(name, _differ(values), values) for name, values in lines]
 
 
-def _hparams(found: Sequence[Contender]) -> list[Line]:
+def _hparams(found: Sequence[ComparisonEntry]) -> list[Line]:
     """Return the lines of the hyperparameters."""
     return _lines([one.hparams for one in found])
 
 
-def _config(found: Sequence[Contender]) -> list[Line]:
+def _config(found: Sequence[ComparisonEntry]) -> list[Line]:
     """Return the lines of the configuration that differ."""
     return [line for line in _lines([one.config for one in found]) if line[1]]
 
 
-def _is_set(name: str, found: Sequence[Contender]) -> bool:
+def _is_set(name: str, found: Sequence[ComparisonEntry]) -> bool:
     """Return whether a user set this value that differs.
 
     The configuration of a search contains all defaults, that of a standalone run none. A value that only standalone
     runs lack therefore counts as a difference only if a user set it.
     """
-    if all(name in one.config or not one.experiment.by_hand for one in found):
+    if all(name in one.config or not one.experiment.is_standalone for one in found):
         return True
     return any(
         name == given or name.startswith(f"{given}.") or given.startswith(f"{name}.")
@@ -153,8 +153,8 @@ def _marked(line: Line) -> Row:
     return ["*" if differs else "", name, *values]
 
 
-def _winner(found: Sequence[Contender]) -> Contender | None:
-    """Return the best contender, or None if they are not compared by the same metric, or two are equally good."""
+def _winner(found: Sequence[ComparisonEntry]) -> ComparisonEntry | None:
+    """Return the best entry, or None if they are not compared by the same metric, or two are equally good."""
     kinds = {(one.measured.name, one.measured.group, one.measured.smaller_is_better) for one in found if one.measured}
     ranked = [(one.measured.best[1], one) for one in found if one.measured and one.measured.best]
     if len(kinds) != 1 or len(ranked) < 2:

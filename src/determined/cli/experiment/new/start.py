@@ -17,9 +17,7 @@ from determined.cli.display.safe_text import visible, visible_lines
 from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.new.test_mode import archive, one_batch_of
-from determined.cli.running.foreground import run_here
-from determined.cli.running.slots import Sharing, enqueue, reserve_slots, with_sharing
-from determined.cli.running.watching import interrupted_message
+from determined.cli.running.run_or_queue import Sharing, enqueue, reserve_slots, run_here, with_sharing
 from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 from determined.config.secrets.masking import mask_secrets
@@ -221,6 +219,8 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
                 sharing=options.sharing,
             )
         except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
+            from determined.queue.liveness import interrupted_message
+
             click.echo(interrupted_message(created.experiment_id), err=True)
             raise
         finally:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from determined.cli.display.details import details
 from determined.cli.display.json_rows import resource_pool
-from determined.cli.display.lists import ColumnChoice, list_text
+from determined.cli.display.output import ColumnChoice, list_text
 from determined.cli.display.safe_text import cut, visible
-from determined.cli.display.table import number, percent
+from determined.cli.display.table import details, number, percent
 from determined.cli.display.times import ago, duration, time_text
 from determined.cli.experiment.views.experiment_columns import lasted
 from determined.cli.experiment.views.leaderboard import Leaderboard

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from determined.cli.display.json_rows import resource_pool
-from determined.cli.display.lists import Field
+from determined.cli.display.output import Field
 from determined.cli.display.table import percent
 from determined.cli.display.times import ago, duration, time_text
 from determined.config.stored import StoredConfig

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.display.json_rows import trial_plain
-from determined.cli.display.lists import Field
+from determined.cli.display.output import Field
 from determined.cli.display.times import ago, duration, time_text
 from determined.config.flattening import flat
 from determined.config.metric_values import number
-from determined.config.ranking import in_order, ranked
 from determined.experiment.searched_names import searched_names
+from determined.ranking import in_order, ranked
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial

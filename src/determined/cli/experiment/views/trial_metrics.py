@@ -1,4 +1,4 @@
-"""The metrics of a trial as tables: one row for each workload, or a summary of each metric."""
+"""The metrics of a trial as tables (a row for each workload, or for each metric), and lines about its processes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from determined.cli.display.times import time_texts
 from determined.store.sql.summaries import Summary, summarize
 
 if TYPE_CHECKING:
+    from determined.store.experiment_records import Trial
     from determined.store.records import Metric, StoredCheckpoint
 
 MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
@@ -81,10 +82,10 @@ def _reports(rows: Sequence[Metric]) -> dict[int | None, Report]:
     at_step: dict[int | None, list[Metric]] = {}
     for row in rows:
         at_step.setdefault(row.steps_completed, []).append(row)
-    return {step: _together(reports) for step, reports in at_step.items()}
+    return {step: _merge_ranks(reports) for step, reports in at_step.items()}
 
 
-def _together(rows: Sequence[Metric]) -> Report:
+def _merge_ranks(rows: Sequence[Metric]) -> Report:
     """Merge the reports of several ranks for one step."""
     if len(rows) == 1:
         return rows[0]
@@ -179,3 +180,19 @@ def summary_table(reports: Sequence[Metric]) -> str:
     if not rows:
         return " none"
     return table([COLUMNS[position] for position in shown], [[row[position] for position in shown] for row in rows])
+
+
+def trial_facts(row: Trial) -> list[str]:
+    """Return lines about the processes of a trial: the command of a standalone run, and why the trial ended."""
+    lines = []
+    if row.command is not None:
+        commit = f", git commit {row.git_commit[:12]}" if row.git_commit else ""
+        lines.append(f"Trial {row.id}: started on {row.host}{commit}: {row.command}")
+    restarts = f" after {row.restarts} restart{'s' if row.restarts > 1 else ''}" if row.restarts else ""
+    code = f" (exit code {row.exit_code})" if row.exit_code else ""
+    if row.reason:
+        separator = "\n" if "\n" in row.reason else " "
+        lines.append(f"Trial {row.id}: {row.state}{restarts}{code}:{separator}{row.reason}")
+    elif code:
+        lines.append(f"Trial {row.id}: {row.state}{code}")
+    return lines

@@ -8,7 +8,7 @@ from determined.engines.base import Exited
 from determined.experiment.runner import decisions
 from determined.experiment.runner.fail_fast import note_missing_metric
 from determined.experiment.runner.reports import read_reports
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials import exit_classification
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import request_stop
@@ -68,7 +68,7 @@ def enforce_time_limits(run: RunnerState, timeouts: Timeouts) -> None:
     """Stop or kill trials that hang, do not stop when requested to, or have reached their time limit."""
     for trial in list(run.by_key.values()):
         assert trial.process is not None
-        if timeouts.time_is_over(trial):
+        if timeouts.has_reached_time_limit(trial):
             request_stop(run, trial, "stop")
         reason = timeouts.reason_to_kill(trial)
         if reason is not None:

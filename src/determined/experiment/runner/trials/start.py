@@ -10,7 +10,7 @@ from determined.errors import EngineError, StartupHookError
 from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.hook_script import HookStopped
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import TrialProcess
@@ -95,7 +95,7 @@ class TrialStarter:
             if self._failed >= _MOST_FAILED_STARTS:
                 raise
             logger.warning("trial %d could not be started; retrying: %s", trial.id, error)
-            _take_back(run, trial)
+            _queue_again(run, trial)
         else:
             self._failed = 0
 
@@ -174,7 +174,7 @@ def _log_hook(run: RunnerState, trial: LiveTrial) -> None:
         run.hook = run.hook.mark_logged()
 
 
-def _take_back(run: RunnerState, trial: LiveTrial) -> None:
+def _queue_again(run: RunnerState, trial: LiveTrial) -> None:
     """Queue a trial again that could not be started; this does not count as a restart."""
     if trial.process is not None:
         del run.by_key[trial.process.key]

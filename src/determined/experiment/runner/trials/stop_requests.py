@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import TrialProcess
 from determined.stop_request import StopRequest

@@ -21,7 +21,7 @@ class Timeouts:
         self._settings = settings
         self._engine = engine
 
-    def time_is_over(self, trial: LiveTrial) -> bool:
+    def has_reached_time_limit(self, trial: LiveTrial) -> bool:
         """Return whether a trial has reached its time limit and has no stop request yet."""
         most = self._settings.max_trial_seconds
         # A trial that is stopping already is limited by `preemption_timeout`.
@@ -43,9 +43,9 @@ class Timeouts:
             process.activity.latest = now
             return None
         limit = self._settings.hang_timeout
-        return None if limit is None else self._hangs(process, now, limit)
+        return None if limit is None else self._reason_for_hang(process, now, limit)
 
-    def _works(self, key: str, activity: Activity, now: float) -> bool:
+    def _uses_cpu(self, key: str, activity: Activity, now: float) -> bool:
         """Return whether the processes have used the CPU since the last call."""
         used = self._engine.cpu_seconds(key)
         # At least a millisecond, since two checks may fall together.
@@ -53,7 +53,7 @@ class Timeouts:
         activity.cpu_seconds, activity.cpu_checked = used, now
         return share > _IDLE
 
-    def _hangs(self, process: TrialProcess, now: float, limit: float) -> str | None:
+    def _reason_for_hang(self, process: TrialProcess, now: float, limit: float) -> str | None:
         """Return why a process counts as hanging: no report, no output and no CPU use for `limit` seconds.
 
         Its stacks are printed to the log first, so that the cause can be found.
@@ -62,7 +62,7 @@ class Timeouts:
         if activity.stacks_shown is None:
             # The CPU time is checked at least four times within the limit.
             is_due = now - activity.cpu_checked >= min(_SECONDS_BETWEEN_CHECKS, limit / 4)
-            if is_due and self._works(key, activity, now):
+            if is_due and self._uses_cpu(key, activity, now):
                 activity.latest = now
             if now - activity.latest >= limit:
                 activity.stacks_shown = now
@@ -73,7 +73,7 @@ class Timeouts:
         if now - activity.stacks_shown < _SECONDS_FOR_STACKS:
             return None
         # The printed stacks are output, too, so output does not count as activity here.
-        if activity.reported > activity.stacks_shown or self._works(key, activity, now):
+        if activity.reported > activity.stacks_shown or self._uses_cpu(key, activity, now):
             activity.stacks_shown, activity.latest = None, now
             return None
         return f"it hung: no report, no output, no use of a CPU for {limit:g} s (hang_timeout); its log has the stacks"

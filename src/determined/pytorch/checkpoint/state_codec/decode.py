@@ -132,7 +132,7 @@ class Decoder:
         # The tree is stored with its value: as long as it lives, its id is not reused.
         return self._done.setdefault(id(tree), (tree, value))[1]
 
-    def _at(self, step: Step, tree: Any, template: Any) -> Any:
+    def _decode_below(self, step: Step, tree: Any, template: Any) -> Any:
         """Decode a value one step below the current path."""
         self._path.append(step)
         value = self._decode(tree, child(template, step) if type(tree) in _TREES else MISSING)
@@ -141,7 +141,7 @@ class Decoder:
 
     def _item(self, number: int, tree: Any, template: Any) -> Any:
         """Decode an item of a sequence; a function that this program lacks becomes None."""
-        value = self._at(("item", number), tree, template)
+        value = self._decode_below(("item", number), tree, template)
         return None if value is _SKIPPED else value
 
     def _items(self, trees: Any, template: Any) -> list[Any]:
@@ -157,7 +157,7 @@ class Decoder:
     def _fill_dict(self, value: Any, tree: Any, template: Any) -> Any:
         """Add the decoded items of `tree`, and the versions of layers that a model's state dict has."""
         for key, one in tree.items():
-            decoded = self._at(("item", key), one, template)
+            decoded = self._decode_below(("item", key), one, template)
             if decoded is not _SKIPPED:
                 value[key] = decoded
         if hasattr(tree, "_metadata"):
@@ -185,14 +185,14 @@ class Decoder:
     def _standard(self, tag: dict[Any, Any], template: Any) -> Any:
         """Decode a value of the standard library or numpy."""
         name = tag["of"]
-        values = self._items(_the(list, tag["values"]), template)
+        values = self._items(_of_type(list, tag["values"]), template)
         return self._keep(tag, standard.from_values(name, values))
 
     def _object_array(self, tag: dict[Any, Any], template: Any) -> Any:
         """Decode a numpy array of objects."""
-        items = _the(list, tag["items"])
+        items = _of_type(list, tag["items"])
         array = np.empty(len(items), dtype=object)
-        array = self._keep(tag, array.reshape([_the(int, size) for size in tag["shape"]]))
+        array = self._keep(tag, array.reshape([_of_type(int, size) for size in tag["shape"]]))
         flat = array.reshape(-1)  # a view, so that items which refer to the array get the array itself
         for number, one in enumerate(items):
             flat[number] = self._item(number, one, template)
@@ -204,14 +204,14 @@ class Decoder:
         if not issubclass(kind, enum.Enum):
             raise _Wrong(f"{classes.name_of(kind)} is no enumeration")
         if "name" in tag:
-            member = kind.__members__.get(_the(str, tag["name"]))
+            member = kind.__members__.get(_of_type(str, tag["name"]))
             if member is None:
                 raise _Wrong(f"{classes.name_of(kind)} has no member {tag['name']!r:.80}")
             return member
         if not issubclass(kind, enum.Flag):
             raise _Wrong(f"{classes.name_of(kind)} has no combined values")
         # Calls the enumeration of the program with an integer, which cannot run code of the file.
-        return kind(_the(int, tag["value"]))
+        return kind(_of_type(int, tag["value"]))
 
     def _class(self, tag: dict[Any, Any], template: Any) -> Any:
         """Decode a class that is itself a value."""
@@ -249,10 +249,10 @@ class Decoder:
             # This is what an AttrDict does: the items are the attributes.
             object.__setattr__(value, "__dict__", value)
             return value
-        attributes = _the(dict, tag["attributes"])
+        attributes = _of_type(dict, tag["attributes"])
         self._check_attributes(tag, attributes, kind, layout, template)
         for name, tree in attributes.items():
-            decoded = self._at(("attribute", name), tree, template)
+            decoded = self._decode_below(("attribute", name), tree, template)
             if decoded is _SKIPPED:
                 continue
             if name in layout.slots:
@@ -272,7 +272,7 @@ class Decoder:
         # With `_known` the program has trained already, so its value may have gained attributes since.
         if type(template) is kind and self._known is None:
             expected |= classes.attributes_of(template).keys()
-        lost = sorted(expected - attributes.keys() - {*_the(list, tag["without"])})
+        lost = sorted(expected - attributes.keys() - {*_of_type(list, tag["without"])})
         if lost:
             raise _Wrong(f"the checkpoint lacks the attribute {lost[0]!r} of a {classes.name_of(kind)}")
 
@@ -287,28 +287,28 @@ class Decoder:
             self._fill(value, tag, template, base_class)
             return value
         if base in ("tuple", "frozenset"):
-            trees = _the(list, tag["items"])
+            trees = _of_type(list, tag["items"])
             items = self._items(trees, template) if base == "tuple" else self._elements(trees, template)
             fields = getattr(kind, "_fields", None)
             if base == "tuple" and isinstance(fields, tuple) and len(fields) != len(items):
                 raise _Wrong(f"a {classes.name_of(kind)} has {len(fields)} fields, and the checkpoint {len(items)}")
             return self._keep(tag, base_class.__new__(kind, items))
-        plain = self._at(("attribute", "value"), tag["value"], MISSING)
-        return self._keep(tag, base_class.__new__(kind, _the(base_class, plain)))
+        plain = self._decode_below(("attribute", "value"), tag["value"], MISSING)
+        return self._keep(tag, base_class.__new__(kind, _of_type(base_class, plain)))
 
     def _fill(self, value: Any, tag: dict[Any, Any], template: Any, base_class: Any) -> None:
         """Add the decoded items to a container, using the methods of the built-in class only."""
         # An overridden `__setitem__` or `append` would be code of the program that runs on data of the file.
-        trees = _the(list, tag["items"])
+        trees = _of_type(list, tag["items"])
         if issubclass(base_class, dict):
             for pair in trees:
-                encoded_key, one = _the(list, pair)
+                encoded_key, one = _of_type(list, pair)
                 key = self._key(encoded_key, template)
-                decoded = self._at(("item", key), one, template)
+                decoded = self._decode_below(("item", key), one, template)
                 if decoded is not _SKIPPED:
                     base_class.__setitem__(value, key, decoded)
             if base_class is collections.defaultdict:
-                factory = self._at(paths.FACTORY, tag["factory"], template)
+                factory = self._decode_below(paths.FACTORY, tag["factory"], template)
                 if factory is not _SKIPPED and factory is not None and not callable(factory):
                     raise _Wrong("the default_factory of a defaultdict is not callable")
                 value.default_factory = None if factory is _SKIPPED else factory
@@ -317,7 +317,7 @@ class Decoder:
                 set.add(value, one)
         elif base_class is collections.deque:
             maxlen = tag["maxlen"]
-            if maxlen is not None and len(trees) > _the(int, maxlen):
+            if maxlen is not None and len(trees) > _of_type(int, maxlen):
                 raise _Wrong(f"a deque of at most {maxlen} items holds {len(trees)}")
             collections.deque.__init__(value, (), maxlen)
             for number, one in enumerate(trees):
@@ -333,7 +333,7 @@ class Decoder:
     def _key(self, tree: Any, template: Any) -> Any:
         """Return a decoded key of a dict or element of a set, which must be complete before it is hashed."""
         step = ("element", _class_name(tree))
-        key = self._at(step, tree, template)
+        key = self._decode_below(step, tree, template)
         if key is _SKIPPED:
             return None
         _check_cost(key)
@@ -345,7 +345,7 @@ class Decoder:
             raise _Wrong(f"it is the state of a {tag['type']!r:.80}, and the trial has no such object there")
         self._kind(tag, type(template))
         self._keep(tag, template)
-        state = self._at(paths.STATE, tag["state"], template)
+        state = self._decode_below(paths.STATE, tag["state"], template)
         # Loaded at the end: the object may be shared, and its state may refer to values that are decoded later.
         self._states.append((template, state, tuple(self._path)))
         return template
@@ -361,11 +361,11 @@ class Decoder:
                 f"this part, a {tag.get('type')!s:.200}, was saved as a pickle, which can run code when it is read; "
                 "it is read only when a trial that called context.experimental.allow_pickled_state() is trained"
             )
-        return self._keep(tag, self._unpickled(_the(int, tag["number"])))
+        return self._keep(tag, self._unpickled(_of_type(int, tag["number"])))
 
     def _kind(self, tag: dict[Any, Any], of_program: Any) -> Any:
         """Return the class that a tag names: that of the program's value in this place, or a registered one."""
-        name = _the(str, tag["type"])
+        name = _of_type(str, tag["type"])
         nothing = of_program is type(MISSING) or of_program is MISSING
         if not nothing and isinstance(of_program, type) and classes.is_named(of_program, name):
             return of_program
@@ -385,7 +385,7 @@ class Decoder:
 _TREES = (dict, list, tuple, set, collections.OrderedDict, collections.Counter)
 
 
-def _the(kind: type, value: Any) -> Any:
+def _of_type(kind: type, value: Any) -> Any:
     """Return `value` if it is exactly of this type, else raise."""
     if type(value) is not kind:
         raise _Wrong(f"it holds a {type(value).__name__} where a {kind.__name__} is expected")

@@ -115,7 +115,7 @@ class Encoder:
         path = tuple(self._path) if self._known is None else ()
         return self._done.setdefault(id(value), (value, encoded, path))[1]
 
-    def _at(self, step: Step, value: Any) -> Any:
+    def _encode_below(self, step: Step, value: Any) -> Any:
         """Encode a value one step below the current path."""
         self._path.append(step)
         try:
@@ -125,11 +125,11 @@ class Encoder:
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
         """Encode the items of a sequence."""
-        return [self._at(("item", number), value) for number, value in enumerate(values)]
+        return [self._encode_below(("item", number), value) for number, value in enumerate(values)]
 
     def _elements(self, values: Iterable[Any]) -> list[Any]:
         """Encode the elements of a set."""
-        return [self._at(paths.element(type(value)), value) for value in values]
+        return [self._encode_below(paths.element(type(value)), value) for value in values]
 
     def _encode_tuple(self, value: tuple[Any, ...]) -> Any:
         """Encode a tuple as a tuple, or as a tagged container if it contains itself."""
@@ -144,20 +144,23 @@ class Encoder:
     def _fill_list(self, value: list[Any], encoded: list[Any]) -> list[Any]:
         """Append the encoded items of a list one by one, because items may refer to the list itself."""
         for number, one in enumerate(value):
-            encoded.append(self._at(("item", number), one))
+            encoded.append(self._encode_below(("item", number), one))
         return encoded
 
     def _fill_dict(self, value: Any, encoded: Any) -> Any:
         """Add the encoded items of a dict, and the versions of layers that a model's state dict has."""
         for key, one in value.items():
-            encoded[key] = self._at(("item", key), one)
+            encoded[key] = self._encode_below(("item", key), one)
         if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict reads
-            encoded._metadata = self._at(("attribute", "_metadata"), dict(value._metadata))
+            encoded._metadata = self._encode_below(("attribute", "_metadata"), dict(value._metadata))
         return encoded
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> list[Any]:
         """Encode the items of a dict with keys of any class as pairs of key and value."""
-        return [[self._at(paths.element(type(key)), key), self._at(("item", key), one)] for key, one in items]
+        return [
+            [self._encode_below(paths.element(type(key)), key), self._encode_below(("item", key), one)]
+            for key, one in items
+        ]
 
     def _plain_keys(self, keys: Iterable[Any]) -> bool:
         """Return whether keys can be keys of a dict in the file."""
@@ -213,7 +216,7 @@ class Encoder:
     def _encode_standard(self, value: Any, name: str) -> Any:
         """Encode a value of the standard library or numpy."""
         if type(value) is np.ndarray and value.dtype == object:
-            items = [self._at(("item", number), one) for number, one in enumerate(value.ravel().tolist())]
+            items = [self._encode_below(("item", number), one) for number, one in enumerate(value.ravel().tolist())]
             return {KIND: "object array", "shape": list(value.shape), "items": items}
         try:
             values = standard.values_of(value, name)
@@ -223,7 +226,7 @@ class Encoder:
 
     def _encode_enum(self, value: enum.Enum) -> Any:
         """Encode a member of an enumeration by name, or a combination of flags by value."""
-        self._need(value, type(value))
+        self._record_class(value, type(value))
         tag = {KIND: "enum", "type": classes.name_of(type(value))}
         if type(value).__members__.get(str(value.name)) is value:
             return {**tag, "name": value.name}
@@ -235,14 +238,14 @@ class Encoder:
         """Encode a class that is itself a value, by its name."""
         if classes.BUILTIN_CLASSES.get(value.__name__) is value:
             return {KIND: "class", "builtin": value.__name__}
-        self._need(value, value)
+        self._record_class(value, value)
         return {KIND: "class", "type": classes.name_of(value)}
 
     def _encode_stateful(self, value: Any) -> Any:
         """Return the state of an object that a resumed run has as well, and that restores its own state."""
         self._note(value)
         tag = self._keep(value, {KIND: "state", "type": classes.name_of(type(value))})
-        tag["state"] = self._at(paths.STATE, value.state_dict())
+        tag["state"] = self._encode_below(paths.STATE, value.state_dict())
         return tag
 
     def _encode_object(self, value: Any, kind: type) -> Any:
@@ -250,7 +253,7 @@ class Encoder:
         layout = classes.layout_of(kind)
         if layout is None:
             raise _CannotEncode(_NOT_VISIBLE)
-        self._need(value, kind)
+        self._record_class(value, kind)
         # `complete` is per object here, so that an object can be pickled as a whole if one of its parts is missing.
         was_complete, self.complete = self.complete, True
         attributes = classes.attributes_of(value)
@@ -263,11 +266,13 @@ class Encoder:
             if layout.has_dict and object.__getattribute__(value, "__dict__") is value:
                 tag["items are attributes"] = True  # an AttrDict
                 attributes = {}
-            tag["attributes"] = {str(name): self._at(("attribute", name), one) for name, one in attributes.items()}
+            tag["attributes"] = {
+                str(name): self._encode_below(("attribute", name), one) for name, one in attributes.items()
+            }
             tag["without"] = sorted(expected - attributes.keys())
         finally:
             self._objects -= 1
-        if not self.complete and self._pickled is not None and self._put_elsewhere(value, tag):
+        if not self.complete and self._pickled is not None and self._pickle_whole_object(value, tag):
             self.complete = was_complete
         self.complete = self.complete and was_complete
         return tag
@@ -281,7 +286,7 @@ class Encoder:
         if issubclass(kind, dict):
             tag["items"] = self._pairs(kind.items(value))
             if kind is collections.defaultdict:
-                tag["factory"] = self._at(paths.FACTORY, value.default_factory)
+                tag["factory"] = self._encode_below(paths.FACTORY, value.default_factory)
         elif kind in (set, frozenset):
             tag["items"] = self._elements(kind.__iter__(value))
         elif kind in (list, tuple, collections.deque):
@@ -289,7 +294,7 @@ class Encoder:
             if kind is collections.deque:
                 tag["maxlen"] = value.maxlen
         else:
-            tag["value"] = self._at(("attribute", "value"), _plain_number(value, kind))
+            tag["value"] = self._encode_below(("attribute", "value"), _plain_number(value, kind))
         return tag
 
     def _is_known(self, kind: Any) -> bool:
@@ -299,7 +304,7 @@ class Encoder:
         known = self._known.get(tuple(self._path))
         return known is not None and known.kind is kind
 
-    def _need(self, value: Any, kind: Any) -> None:
+    def _record_class(self, value: Any, kind: Any) -> None:
         """Record a class that decoding will need."""
         self._note(value)
         if not self._is_known(kind) and not self._is_registered(kind):
@@ -337,7 +342,7 @@ class Encoder:
         self.complete = False
         return missing(Problem(paths.shown(self._path), classes.name_of(type(value)), why))
 
-    def _put_elsewhere(self, value: Any, tag: dict[str, Any]) -> bool:
+    def _pickle_whole_object(self, value: Any, tag: dict[str, Any]) -> bool:
         """Pickle a complete object, because a part of it can be neither encoded nor pickled separately."""
         try:
             number = self._pickled(value) if self._pickled is not None else 0

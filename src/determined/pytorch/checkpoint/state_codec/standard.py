@@ -49,7 +49,7 @@ def _bytes_io(values: list[Any]) -> io.BytesIO:
     return stream
 
 
-def _whole_number(value: int) -> list[Any]:
+def _integer_as_bytes(value: int) -> list[Any]:
     """Return an integer as bytes: torch's restricted loader does not read integers above 2,000 bits."""
     return [value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
 
@@ -58,11 +58,11 @@ def _whole_number(value: int) -> list[Any]:
 _Kind = tuple[type, Callable[[Any], list[Any]], Callable[[list[Any]], Any]]
 
 KINDS: dict[str, _Kind] = {
-    "int": (int, _whole_number, lambda values: int.from_bytes(_the_bytes(*values), "little", signed=True)),
+    "int": (int, _integer_as_bytes, lambda values: int.from_bytes(_checked_bytes(*values), "little", signed=True)),
     "empty bytes": (bytes, lambda value: [], lambda values: b""),
     "range": (range, lambda value: [value.start, value.stop, value.step], lambda values: range(*values)),
     "slice": (slice, lambda value: [value.start, value.stop, value.step], lambda values: slice(*values)),
-    "bytearray": (bytearray, lambda value: [bytes(value)], lambda values: bytearray(_the_bytes(*values))),
+    "bytearray": (bytearray, lambda value: [bytes(value)], lambda values: bytearray(_checked_bytes(*values))),
     "bytes stream": (io.BytesIO, lambda value: [value.getvalue(), value.tell()], _bytes_io),
     # Lambdas, because the functions are defined below.
     "date": (datetime.date, lambda value: _values_of_date(value), lambda values: datetime.date(*values)),
@@ -82,7 +82,7 @@ KINDS: dict[str, _Kind] = {
         lambda value: _values_of_time(value),
         _time,
     ),
-    "uuid": (uuid.UUID, lambda value: [value.bytes], lambda values: uuid.UUID(bytes=_the_bytes(*values))),
+    "uuid": (uuid.UUID, lambda value: [value.bytes], lambda values: uuid.UUID(bytes=_checked_bytes(*values))),
     "numpy dtype": (np.dtype, lambda value: [_description(value)], lambda values: _dtype(*values)),
     "numpy array": (np.ndarray, lambda value: _array_values(value), lambda values: _array(*values)),
     "numpy scalar": (np.generic, lambda value: _array_values(np.asarray(value)), lambda v: _array(*v)[()]),
@@ -103,7 +103,7 @@ _OF_OTHER_MODULES: dict[str, tuple[str, str, Callable[[Any], list[Any]], Callabl
         "fractions",
         "Fraction",
         lambda value: [value.numerator, value.denominator],
-        lambda values: [_the_integer(value) for value in values],
+        lambda values: [_checked_integer(value) for value in values],
     ),
 }
 
@@ -152,14 +152,14 @@ def _values_of_time(value: datetime.time) -> list[Any]:
     return [value.hour, value.minute, value.second, value.microsecond, value.fold, value.tzinfo]
 
 
-def _the_bytes(value: Any) -> bytes:
+def _checked_bytes(value: Any) -> bytes:
     """Return `value` if it is bytes, else raise TypeError."""
     if type(value) is not bytes:
         raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate a terabyte
     return value
 
 
-def _the_integer(value: Any) -> int:
+def _checked_integer(value: Any) -> int:
     """Return `value` if it is an int, else raise TypeError."""
     if type(value) is not int:
         raise TypeError(f"expected an integer, got a {type(value).__name__}")  # Fraction("1e999999999") takes hours

@@ -29,7 +29,7 @@ _SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for
 _PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
-from determined.engines.supervised import main
+from determined.engines.supervised_command import main
 main({parent}, {files!r})
 """
 

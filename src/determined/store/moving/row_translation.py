@@ -47,11 +47,11 @@ class RowTranslation:
 
     def take(self, table: Table, rows: Rows, place: str) -> Rows:
         """Return the rows that are not in the store yet, translated for it."""
-        wanted = [row for row in rows if not self._is_here(table, row)]
+        wanted = [row for row in rows if not self._is_in_store(table, row)]
         # Numbered before references are translated: a trial may refer to another one in the same chunk as its parent.
         if table.counts:
             self._number(table, wanted, place)
-        return [self._settled(table, row, place) for row in wanted]
+        return [self._translated(table, row, place) for row in wanted]
 
     def finish(self) -> None:
         """Set the values that depend on rows of later tables: newest requests, and version counters of models."""
@@ -66,7 +66,7 @@ class RowTranslation:
                 "UPDATE models SET last_version = ? WHERE id = ? AND last_version < ?", [version, model, version]
             )
 
-    def _is_here(self, table: Table, row: Row) -> bool:
+    def _is_in_store(self, table: Table, row: Row) -> bool:
         """Return whether the store already has a row, and remember its id."""
         # Experiments are recognized by their key, a UUID, and models by their name, which is unique in a store.
         if table.name == "experiments":
@@ -107,14 +107,14 @@ class RowTranslation:
                 self._numbers[table.name][row["id"]] = number
             row["id"] = number
 
-    def _settled(self, table: Table, row: Row, place: str) -> Row:
+    def _translated(self, table: Table, row: Row, place: str) -> Row:
         """Return a row with references, owners and keys changed for the store."""
         # The ids of the source store are needed after the row itself has been changed.
         there = dict(row)
         for reference in table.references:
             # References by UUID stay: they are the same in every store.
             if reference.target == "id":
-                row[reference.column] = self._referred(table, reference.column, reference.table, row, place)
+                row[reference.column] = self._referenced_id(table, reference.column, reference.table, row, place)
         if table.name in _LAST_REQUEST and not self.keep_ids:
             self._last_requests.append((table.name, row["id"], there["last_request"]))
             row["last_request"] = 0
@@ -132,7 +132,7 @@ class RowTranslation:
             row["number"] = self._version_number(row["model_id"], row["number"], of_new_model=of_new_model)
         return row
 
-    def _referred(self, table: Table, column: str, other: str, row: Row, place: str) -> int | None:
+    def _referenced_id(self, table: Table, column: str, other: str, row: Row, place: str) -> int | None:
         """Return the new id of the row that a column refers to."""
         number = row[column]
         if number is None:

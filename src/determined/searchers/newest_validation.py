@@ -9,13 +9,13 @@ from determined.searchers.base import Validated
 
 
 @dataclass
-class Latest:
+class NewestValidation:
     """The time and the metric of the newest validation; None where no finite value was reported."""
 
     time: float | None = None
     metric: float | None = None
 
-    def take(self, event: Validated) -> None:
+    def record(self, event: Validated) -> None:
         """Record a validation unless it is older than the present one: after a crash, reports may be repeated."""
         time = finite_number(event.time)
         if time is not None and self.time is not None and time < self.time:

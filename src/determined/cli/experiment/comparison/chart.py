@@ -18,7 +18,6 @@ _DECADES_FOR_LOG = 3  # values that span more get a logarithmic axis
 _NARROWEST, _LOWEST = 8, 2
 _ACROSS, _DOWN = 2, 4  # dots of a braille character
 _BRAILLE = 0x2800
-_BARS = "▁▂▃▄▅▆▇█"
 _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row
 
 
@@ -111,15 +110,6 @@ def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Pai
     dots, curves = cell
     curve = curves[column % len(curves)]
     return letter(curve) if paint is None else paint(chr(_BRAILLE + dots), curve)
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Return a curve of one line, scaled from the smallest to the largest value; non-finite values are gaps."""
-    finite = [value for value in values if is_finite(value)]
-    if not finite:
-        return ""
-    axis = _Axis.over(finite, len(_BARS))
-    return "".join(_BARS[axis.dot(value)] if is_finite(value) else " " for value in values)
 
 
 def letter(curve: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from determined.checkpoint_storage import build_from_argument, build_from_config
-from determined.checkpoint_storage.cloud import CloudStorage
+from determined.checkpoint_storage.cloud_storage import CloudStorage
 from determined.errors import MissingExtraError, StorageAccessError
 from tests.helpers.ranks import free_port
 from tests.helpers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server

@@ -1,22 +1,26 @@
-"""Read, print and follow the log lines of trials in the store."""
+"""The log lines of trials: the options that select them, and how they are read, printed and followed."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.command import explain_unused
 from determined.cli.display.json_rows import log_plain
 from determined.cli.display.output import Form, json_line
 from determined.cli.display.safe_text import log_line
-from determined.cli.display.times import time_text
-from determined.cli.logs.options import LogChoice
+from determined.cli.display.times import parse_time, time_text, with_utc
+from determined.cli.selection.arguments import ID, Count
 from determined.cli.store_access import retry_while_unavailable
+from determined.store.records import LOG_LEVELS, LogFilter
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 
 if TYPE_CHECKING:
@@ -27,6 +31,80 @@ if TYPE_CHECKING:
 _PAGE = 1000  # lines per query, which bounds memory for logs of any length
 _POLLING_SECONDS = 0.5
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log
+_NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
+
+
+@dataclass(frozen=True)
+class LogChoice:
+    """The lines to show, the maximum number of them, and whether to wait for more."""
+
+    follow: bool
+    head: int | None
+    tail: int | None
+    only: LogFilter
+
+
+def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add these options to a command, as the argument `choice`."""
+
+    @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the end.")
+    @click.option("--head", type=Count(min=1), metavar="N", help="Only the first N lines.")
+    @click.option("--tail", type=Count(min=1), metavar="N", help="Only the last N lines.")
+    @click.option("--rank-id", "ranks", type=ID, multiple=True, help="Only lines of this rank (repeatable).")
+    @click.option(
+        "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above."
+    )
+    @click.option("--search", "text", metavar="TEXT", help="Only lines that contain this text.")
+    @click.option("--timestamp-before", "before", metavar="TIME", help="Only lines written before this time.")
+    @click.option("--timestamp-after", "after", metavar="TIME", help="Only lines written after this time.")
+    @click.option(
+        "--stdtype",
+        "streams",
+        type=click.Choice(["stdout", "stderr"]),
+        multiple=True,
+        help="Only lines from this stream.",
+    )
+    @click.option("--source", "sources", multiple=True, help="Accepted for old command lines.")
+    @click.option("--agent-id", "agents", multiple=True, help="Accepted for old command lines.")
+    @click.option("--container-id", "containers", multiple=True, help="Accepted for old command lines.")
+    @with_utc
+    @wraps(command)
+    def choosing(
+        *args: Any,
+        follow: bool,
+        head: int | None,
+        tail: int | None,
+        ranks: tuple[int, ...],
+        level: str | None,
+        text: str | None,
+        before: str | None,
+        after: str | None,
+        streams: tuple[str, ...],
+        sources: tuple[str, ...],
+        agents: tuple[str, ...],
+        containers: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        if head is not None and (tail is not None or follow):
+            raise click.UsageError("--head excludes --tail and --follow")
+        for option, given in (("--source", sources), ("--agent-id", agents), ("--container-id", containers)):
+            explain_unused(option, given, _NO_CLUSTER)
+        choice = LogChoice(
+            follow=follow,
+            head=head,
+            tail=tail,
+            only=LogFilter(
+                ranks=tuple(dict.fromkeys(ranks)),
+                streams=tuple(dict.fromkeys(streams)),
+                level=level,
+                text=text,
+                before=None if before is None else parse_time("--timestamp-before", before),
+                after=None if after is None else parse_time("--timestamp-after", after),
+            ),
+        )
+        return command(*args, choice=choice, **kwargs)
+
+    return choosing
 
 
 def format_line(text: str, rank: int, written: float, trial_id: int | None = None) -> str:
@@ -155,7 +233,7 @@ def _of_experiment(store: Store, experiment: Experiment, trials: Sequence[Trial]
 
 def _printed_nothing(name: str, experiment: Experiment, *, has_ended: bool) -> str:
     """Return the line for a trial or an experiment that has started, but has no output."""
-    if not experiment.by_hand:
+    if not experiment.is_standalone:
         return f"{name} printed nothing." if has_ended else f"{name} has not printed anything yet. -f waits for output."
     so_far = "No output of" if has_ended else "No output yet of"
     return (

@@ -1,4 +1,4 @@
-"""Run an experiment in this process: show its progress, and print a summary at the end."""
+"""Run an experiment in this process, on reserved or shared slots, or add it to the queue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json
 from determined.cli.display.safe_text import visible
-from determined.cli.logs.reading import format_line
-from determined.cli.running.slots import Sharing, reserve_slots
-from determined.cli.running.summary import summarize, summary_lines, summary_plain
+from determined.cli.logs import format_line
+from determined.cli.running.text_view import summarize, summary_lines, summary_plain
 from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 
@@ -24,6 +25,78 @@ if TYPE_CHECKING:
     from determined.engines.granted import GrantedEngine
     from determined.engines.local import LocalEngine
     from determined.experiment.runner.view import Observer, View
+    from determined.store.store import Store
+
+Sharing = Literal["wait", "fail", "share"]
+
+
+def with_sharing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options --no-wait and --share to a command, as the argument `sharing`."""
+
+    @click.option("--no-wait", is_flag=True, help="Fail if other experiments hold the slots, instead of waiting.")
+    @click.option("--share", is_flag=True, help="Use slots that other experiments hold.")
+    @wraps(command)
+    def chosen(*args: Any, no_wait: bool, share: bool, **kwargs: Any) -> Any:
+        if no_wait and share:
+            raise click.UsageError("--no-wait and --share exclude each other")
+        return command(*args, sharing="fail" if no_wait else "share" if share else "wait", **kwargs)
+
+    return chosen
+
+
+def reserve_slots(
+    engine: LocalEngine,
+    config: dict[str, Any],
+    experiment_id: int | None,
+    sharing: Sharing,
+    say: Callable[[str], None],
+) -> None:
+    """Reserve as many slots as the experiment can use; the engine starts no trial before it has them.
+
+    With "fail", EngineError is raised if they are not available now. `experiment_id` is None for an experiment that is
+    not created yet.
+    """
+    from determined.config.stored import StoredConfig
+    from determined.engines.reservations import Holder
+    from determined.errors import EngineError
+    from determined.queue.slot_demand import slot_demand_of
+    from determined.store.databases.location import shown
+    from determined.store.open import checked_place
+    from determined.store.process import this_process
+
+    if sharing == "share":
+        return
+
+    def say_waiting(missing: str) -> None:
+        if sharing == "wait":
+            say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
+
+    holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
+    wanted = slot_demand_of(StoredConfig(config), engine.slots).wants
+    try:
+        reservation = engine.reserve(wanted, holder, say_waiting)
+    except OSError as error:
+        say(f"WARNING: slots are not reserved, and other experiments may use them as well: {error}")
+        return
+    if sharing == "fail" and not engine.has_slots:
+        raise EngineError(f"missing {reservation.missing(wanted)}; without --no-wait the experiment waits for them")
+
+
+def enqueue(
+    store: Store, experiment_id: int, form: Form, *, slots: int | None = None, max_trials: int | None = None
+) -> None:
+    """Queue an experiment; it runs in the background, independent of this terminal, when slots are free."""
+    from determined.queue.daemon_start import SHUTTING_DOWN
+    from determined.queue.submission import add
+    from determined.store.open import checked_place
+
+    daemon = add(store, checked_place(), experiment_id, slots=slots, max_trials=max_trials)
+    if form == "json":
+        print_json(experiment_plain(store.experiments.get(experiment_id)))
+    if daemon == "shutting down":
+        click.echo(f"Experiment {experiment_id} is in the queue, but {SHUTTING_DOWN}", err=True)
+    elif form != "json":
+        click.echo(f"Queued. Status: det queue. Logs: det experiment logs {experiment_id} -f")
 
 
 def run_here(
@@ -106,7 +179,7 @@ def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[
         with LiveView(Console(stderr=on_stderr, highlight=False)) as live:
             yield live, live.line
         return
-    from determined.cli.running.line_view import LineView
+    from determined.cli.running.text_view import LineView
 
     def write(line: str) -> None:
         with continuing_without_output():

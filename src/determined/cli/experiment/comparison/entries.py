@@ -1,4 +1,4 @@
-"""`Contender`: the data of an experiment or a trial that is compared with others."""
+"""`ComparisonEntry`: the data of an experiment or a trial that is compared with others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from determined.cli.experiment.comparison.metric_history import (
     names_to_try,
     reported_names,
 )
-from determined.cli.selection.ranking import best_trials
 from determined.config.flattening import flat
 from determined.errors import DeterminedError
 from determined.experiment.searched_names import ranges
+from determined.store.ranking import best_trials
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -30,7 +30,7 @@ _COMPARED_SEPARATELY = ("name", "description", "labels", "hyperparameters")  # n
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparisonEntry:
     """An experiment, represented by its best trial, or a single trial."""
 
     title: str
@@ -54,7 +54,7 @@ class Contender:
         )
 
 
-def contenders(
+def comparison_entries(
     store: Store,
     experiment_ids: Sequence[int],
     trial_ids: Sequence[int],
@@ -62,8 +62,8 @@ def contenders(
     metric: str | None,
     group: str | None,
     smaller_is_better: bool | None,
-) -> list[Contender]:
-    """Return the contenders in the order of the arguments, experiments first.
+) -> list[ComparisonEntry]:
+    """Return the entries in the order of the arguments, experiments first.
 
     Raises DeterminedError if a metric or group was requested that none of them reported.
     """
@@ -89,7 +89,7 @@ def contenders(
             )
             metrics = replace(metrics, smaller_is_better=smaller)
         found.append(
-            Contender(
+            ComparisonEntry(
                 title=title,
                 experiment=experiment,
                 trial=best,
@@ -133,7 +133,7 @@ def _given(experiment: Experiment) -> frozenset[str]:
     """
     from determined.config.reading.load import parse_yaml
 
-    if experiment.by_hand or not experiment.original:
+    if experiment.is_standalone or not experiment.original:
         return frozenset(flat(experiment.config))
     try:
         original = parse_yaml("the original configuration", experiment.original)

@@ -1,4 +1,4 @@
-"""The order of trials and checkpoints by a metric: best first, and among equal values the oldest first.
+"""Sort trials and checkpoints by a metric: best first, and among equal values the oldest first.
 
 Summaries, lists, downloads, the SDK and the retention of checkpoints all use it. With separate rules for equal values,
 "the best trial" of a search in which several trials reach the same accuracy would differ between them.
@@ -7,20 +7,11 @@ Summaries, lists, downloads, the SDK and the retention of checkpoints all use it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from determined.config.metric_values import finite_number, is_finite
 
 T = TypeVar("T")
-
-
-class _StoredCheckpoint(Protocol):
-    """A checkpoint record with the fields that determine its age."""
-
-    @property
-    def trial_id(self) -> int: ...
-    @property
-    def steps_completed(self) -> int: ...
 
 
 def best_first(
@@ -50,14 +41,6 @@ def in_order(
     """
     with_value, without = _split(items, value_of, age_of, descending=descending)
     return with_value + without
-
-
-def age_of_checkpoint(checkpoint: _StoredCheckpoint) -> tuple[int, int]:
-    """Return the age of a checkpoint for sorting: the id of its trial, then its step.
-
-    The trial comes first, so that the best checkpoint of an experiment belongs to its best trial.
-    """
-    return checkpoint.trial_id, checkpoint.steps_completed
 
 
 def _split(

@@ -1,1 +1,0 @@
-"""Log lines of trials."""
