@@ -159,6 +159,17 @@ def test_any_later_run_with_the_same_storage_records_it(tmp_path: Path, data_hom
     assert row.trial_id == runs()[0].trial_id != runs()[1].trial_id
 
 
+def test_a_program_of_the_core_api_records_it_with_its_own_checkpoint(tmp_path: Path, data_home: Path) -> None:
+    published = left(tmp_path)
+    with core.init(checkpoint_storage=str(published.parent)) as context:
+        with context.checkpoint.store_path({"steps_completed": 2}) as (path, own):
+            (path / "weights").write_text("2")
+    assert sorted(row.checkpoint_id for row in announced(data_home)) == sorted([published.name, own])
+    assert sorted([published.name, own]) == on_disk(published.parent)
+    with opened() as store:
+        assert store._database.execute("SELECT * FROM publishing") == []
+
+
 def test_a_process_that_lives_is_not_interfered_with(tmp_path: Path) -> None:
     with core.init(checkpoint_storage=str(tmp_path)) as first, core.init(checkpoint_storage=str(tmp_path)) as second:
         first.begin_attempt()

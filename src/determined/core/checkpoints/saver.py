@@ -38,6 +38,7 @@ class CheckpointSaver:
         self._records = records
         self._keep = keep
         self._code = code
+        self._has_looked_for_unrecorded = False
         self.log_level = logging.INFO  # of the line about each stored checkpoint
 
     @contextlib.contextmanager
@@ -100,6 +101,7 @@ class CheckpointSaver:
 
         For the chief only.
         """
+        self._has_looked_for_unrecorded = True
         # Storages of earlier versions are searched too, because a run that they interrupted may be resumed now.
         for storage in (self._storage, self._storage.earlier):
             if storage is None:
@@ -115,6 +117,8 @@ class CheckpointSaver:
 
         With that note the checkpoint can be recorded even if this process is killed between the two steps.
         """
+        if not self._has_looked_for_unrecorded:  # a program of the Core API does not say when its attempt begins
+            self.record_published()
         self._records.publish(checkpoint_id)
         return self._storage.commit(checkpoint_id, self._code)
 
