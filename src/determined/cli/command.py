@@ -49,8 +49,10 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
+            # An OSError too, so it has to be caught before the general case.
             raise  # the reader has closed the pipe, as `head` does; click exits quietly
         except KeyboardInterrupt:
+            # Without a traceback: the user wanted to end the command.
             raise SystemExit(INTERRUPTED) from None
         except (DeterminedError, OSError) as error:
             if isinstance(error, OSError) and streams.is_output_error(error):
@@ -90,6 +92,7 @@ def without_repetition(reason: str, objects: Sequence[str]) -> str:
 
     Errors of the library name their object, because a program may catch them anywhere.
     """
+    # Names may contain characters that have a meaning in a regular expression.
     for name in map(re.escape, objects):
         for pattern, replacement in (
             (rf"(?:the )?{name}(?: (?:cannot be|was not) \w+)?: ", ""),
@@ -115,6 +118,7 @@ class _Action(Formatter):
         listed = ", ".join(map(str, values))
         if not format_spec:
             return listed
+        # A range may stand for any number of objects.
         is_one = len(values) == 1 and not _RANGE.fullmatch(listed)
         if is_one:
             self.objects.append(f"{format_spec} {listed}")
@@ -137,6 +141,7 @@ def with_yes(command: F) -> F:
 def confirm(question: str, *, yes: bool) -> None:
     """Ask the user to confirm, unless `yes`; without confirmation the command is aborted with exit code 1."""
     if not yes:
+        # On standard error, so that the question is visible if the output goes to a file.
         click.confirm(visible(question), abort=True, err=True)
 
 

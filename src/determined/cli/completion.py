@@ -21,4 +21,5 @@ def completion(context: click.Context, shell: str) -> None:
     """
     found = get_completion_class(shell)
     assert found is not None
+    # The name of the variable is the one that click derives for `det`.
     click.echo(found(context.find_root().command, {}, "det", "_DET_COMPLETE").source())

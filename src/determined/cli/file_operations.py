@@ -61,12 +61,14 @@ def progress(what: str) -> Iterator[Callable[..., None]]:
         last = now
         of = "" if total is None else f" of {total:,}"
         line = f"checking {done}" if isinstance(done, str) else f"{done:,}{of} {what}"
+        # \x1b[K erases what a longer line left behind.
         sys.stderr.write(f"\r{line}\x1b[K")
         sys.stderr.flush()
 
     try:
         yield report
     finally:
+        # Nothing was drawn if the work took less than one update.
         if shows and last:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

@@ -61,6 +61,7 @@ class LazyGroup(_RootGroup):
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.commands_in:
             return None
+        # A function cannot be named like a keyword.
         attribute = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
         command = getattr(importlib.import_module(self.commands_in[name][0]), attribute)
         assert isinstance(command, click.Command)
@@ -70,6 +71,7 @@ class LazyGroup(_RootGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command to run; for an unknown one, explain why it does not exist or suggest another."""
+        # Shell completion must not fail on an incomplete command.
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             reason = why_missing((*_names(ctx), args[0]))
             if reason is not None:
@@ -82,6 +84,7 @@ class LazyGroup(_RootGroup):
         from difflib import get_close_matches
 
         path = " ".join(("det", *_names(ctx)))
+        # Aliases of one or two letters would match almost every mistake.
         names = [name for name in (*self.commands_in, *self.aliases) if len(name) > 2]
         begun = [name for name in names if len(word) > 2 and name.startswith(word)]
         found = [f"{path} {name}" for name in begun or get_close_matches(word, names, n=2)]

@@ -150,6 +150,7 @@ class _Reader:
 
     def new_lines(self, most: int | None = None) -> Iterator[Found]:
         """Return the first `most` unread lines, in the order in which they reached the store."""
+        # Merged by id: the order in which lines reached the store, which does not depend on clocks.
         found = merge(
             *(self._pages(trial, most) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
         )
@@ -160,6 +161,7 @@ class _Reader:
         found = merge(
             *(self._last(trial, count) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
         )
+        # Each trial has returned its own last lines; of these the last ones count.
         return iter(deque(found, maxlen=count))
 
     def _pages(self, trial_id: int, most: int | None) -> Iterator[Found]:

@@ -46,6 +46,7 @@ def main(master: str | None, user: str | None) -> None:
 
     Results are stored in one file on this machine. DET_STORE selects another store: a file, or a PostgreSQL server.
     """
+    # Imported here, since completion and --version need no logging.
     from determined.console_log import show_levels
 
     show_levels()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 80
 
 
+# Options after the command belong to the program.
 @click.command(cls=Command, action="run the program", context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--name", help="Name of the experiment (default: the command).")
@@ -188,6 +189,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
     from determined.store.open import checked_place
 
     def on_line(trial_id: int, line: Line) -> None:
+        # Standard output holds the JSON document only.
         stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
         rank = f"[rank={line.rank}] " if line.rank else ""
         with continuing_without_output():
@@ -215,6 +217,7 @@ def _exit_code(ended: Ended) -> int:
         return 0
     if ended.signal is not None:
         return 128 + ended.signal
+    # A program that failed without a code of its own is a failure, too.
     return ended.code or 1 if ended.state == "ERROR" else 1
 
 

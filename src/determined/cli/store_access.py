@@ -20,6 +20,7 @@ _SECONDS_BETWEEN_TRIES = 0.5
 @contextmanager
 def opened_store() -> Iterator[Store]:
     """Open the store and close it at the end of the block."""
+    # Imported on use, because `det --help` opens no store.
     from determined.store.open import open_store
 
     store = open_store()

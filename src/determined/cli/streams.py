@@ -39,10 +39,12 @@ class _Output(io.FileIO):
 def prepare() -> None:
     """Make sure that all three standard streams exist, and that errors of standard output contain its name."""
     global _lost
+    # For tests that run several commands in one process.
     _lost = None
     _open_missing_descriptors()
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
+    # A stream that a program or a test has replaced is kept.
     if sys.stderr is None or sys.stderr is sys.__stderr__:
         sys.stderr = _buffered(io.FileIO(2, "wb", closefd=False), sys.stderr, flush_lines=True)
     if sys.stdout is None or sys.stdout is sys.__stdout__:
@@ -92,6 +94,7 @@ def _open_missing_descriptors() -> None:
             os.fstat(number)
         except OSError:
             opened = os.open(os.devnull, flags)
+            # Usually equal: `open` takes the lowest free number, and all lower ones exist by now.
             if opened != number:
                 os.dup2(opened, number)
                 os.close(opened)
@@ -130,6 +133,7 @@ def silence_broken_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
+        # Below the stream, whose buffer still holds the text: Python would write it again at exit and fail.
         except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
@@ -143,6 +147,7 @@ def flushed_exit_code(code: Any) -> Any:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
+        # A reader that ends early, as `head` does, gets no message.
         code = code or 1
     except OSError as error:
         lost = lost or error

@@ -30,6 +30,7 @@ def searched_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]
     values: dict[str, set[str]] = {}
     for trial in trials:
         for name, value in flat(trial.effective_hparams).items():
+            # As text, because values may be lists, which are not hashable.
             values.setdefault(name, set()).add(json.dumps(value, default=repr))
     return [name for name, found in values.items() if len(found) > 1]
 

@@ -52,6 +52,7 @@ __all__ = [
 
 def test_one_batch(trial_class: type[Any], config: dict[str, Any]) -> None:
     """Train and validate one batch and save a checkpoint, to check that a trial class works."""
+    # Imported on use: the SDK works without torch.
     from determined.pytorch.run import exec_trial
 
     exec_trial.test_one_batch(trial_class, config)

@@ -44,6 +44,7 @@ class _OldValidation(dict[str, Any]):
 
     def __missing__(self, name: str) -> dict[str, Any]:
         if name == "metrics" and self:
+            # The two nestings of releases 0.12 to 0.17.
             return {"validationMetrics": dict(self), "avgMetrics": dict(self)}
         raise KeyError(name)
 
@@ -168,10 +169,12 @@ class Checkpoint:
         Files are fetched under a temporary name and moved in one step. A directory that already holds this checkpoint
         is kept; one that holds anything else raises FileExistsError.
         """
+        # Imported on use, like the others below: most programs only read.
         from determined.experiment.checkpoints.download import download_checkpoint
 
         if not isinstance(mode, DownloadMode):
             raise TypeError(f"mode must be a DownloadMode, got {mode!r}")
+        # Read again, because a clean-up may have deleted it since this object was made.
         self._refuse_deleted()
         target = Path("checkpoints", self.uuid) if path is None else Path(path)
         try:
@@ -213,6 +216,7 @@ class Checkpoint:
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
         """Remove keys from the metadata, in the store and in the checkpoint's file; unknown keys are ignored."""
+        # A single text would otherwise be taken as a list of its letters.
         removed = [keys] if isinstance(keys, str) else list(keys)
         self._change_metadata({key: value for key, value in self._fresh_metadata().items() if key not in removed})
 
@@ -229,6 +233,7 @@ class Checkpoint:
         """Delete the files; the record is kept with state DELETED. Raises CheckpointInUse if registered or in use."""
         from determined.experiment.deletion import delete_checkpoints
 
+        # A write is not retried: the files may be deleted already when the connection breaks.
         self._session.write(lambda store: delete_checkpoints(store, [self.uuid]))
         self.reload()
 

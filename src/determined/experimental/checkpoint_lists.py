@@ -27,6 +27,7 @@ def listed(
 ) -> list[Checkpoint]:
     """Return the complete checkpoints in the given order; by default the best by the searcher metric come first."""
     if (sort_by is None) != (order_by is None):
+        # AssertionError as in Determined, whose programs may catch it.
         raise AssertionError("sort_by and order_by must be given together")
     if sort_by is None or order_by is None:
         sort_by = CheckpointSortBy.SEARCHER_METRIC
@@ -46,12 +47,14 @@ def best(
     """Return the complete checkpoints that have a number for the metric, best first."""
     name = metric if sort_by is None else sort_by
     if name is None:
+        # These are added to every report and say nothing about a model.
         names = sorted({key for checkpoint in checkpoints for key in checkpoint._validation} - {"batches", "epochs"})
         raise ValueError(
             "the experiment recorded no searcher metric: pass sort_by and smaller_is_better. Validation metrics of its "
             f"checkpoints: {', '.join(names) or 'none'}"
         )
     if smaller_is_better is None:
+        # Whether another metric should be small or large is not recorded.
         if name != metric:
             raise ValueError(
                 f"the searcher compares trials by {metric!r}, not by {name!r}: pass smaller_is_better as well"
@@ -62,6 +65,7 @@ def best(
 
 def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
     """Return the complete checkpoints in the order of the store, newest first."""
+    # Partially deleted ones cannot be loaded.
     return [checkpoint for checkpoint in checkpoints if checkpoint.state is CheckpointState.COMPLETED]
 
 

@@ -56,6 +56,7 @@ def login(
     """
     global _default
     with _lock:
+        # A program that already uses another store would continue with objects of both.
         if _default is not None:
             raise ValueError("login() must be the first call; for several stores create Determined objects")
         _default = Determined(master, user, password, cert_path, cert_name, noverify)

@@ -75,6 +75,7 @@ def init_context(
 
     The arguments are those of `init`.
     """
+    # Importing the code of a checkpoint must not open a run.
     refuse_while_importing("core_v2.init_context()")
     described = combine(config, defaults, unmanaged)
     return _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
@@ -107,6 +108,7 @@ def init(
         raise RuntimeError("core_v2.init() was already called: close() ends that run")
     described = combine(config, defaults, unmanaged)
     context = _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+    # The process id, because a forked child inherits the exit function and must not end the run.
     _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
     _watch.start()
     globals().update({name: getattr(context, name) for name in _PARTS})
@@ -133,6 +135,7 @@ def _open(
 ) -> core.Context:
     """Open a run with the configuration, recorded in the client's store if there is a client."""
     store = checked_place() if client is None else _store_of(client)
+    # Inside a trial of a search the runner's configuration counts.
     described = cluster_info.from_env(os.environ) is not None
     if checkpoint_storage is None and not described:
         checkpoint_storage = config.checkpoint_storage
@@ -176,11 +179,14 @@ def _end(error: BaseException | None) -> None:
     context, watch = _context, _watch
     if context is None or watch is None:
         return
+    # Cleared first, so that an error while closing does not end the run twice.
     _context = _watch = None
+    # Otherwise a program that opens many runs would collect exit functions.
     atexit.unregister(_close_at_exit)
     watch.stop()
     for name in _PARTS:
         globals().pop(name, None)
+    # The interpreter has printed the traceback; it must not be shown again.
     context._error_is_shown = error is not None
     with contextlib.suppress(SystemExit):  # raised for InvalidHP; the program is ending anyway
         context.__exit__(type(error) if error is not None else None, error, None)

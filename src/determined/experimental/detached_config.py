@@ -35,6 +35,7 @@ class Config:
         for name in ("external_experiment_id", "external_trial_id"):
             if getattr(self, name) == "":
                 raise ValueError(f"Config.{name} must not be empty")
+        # Names of trials are unique within an experiment only.
         if self.external_trial_id is not None and self.external_experiment_id is None:
             raise ValueError(
                 "Config.external_trial_id requires an external_experiment_id, within which names of trials are unique"
@@ -91,6 +92,7 @@ def combine(
     for part in (defaults, unmanaged):
         if part is not None:
             named = {field.name: getattr(part, field.name) for field in fields(part)}
+            # Fields that both parts have may be set in either.
             given |= {name: value for name, value in named.items() if value is not None}
     return Config(**given)
 

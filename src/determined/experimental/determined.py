@@ -54,6 +54,7 @@ class Determined:
         cert_name: str | None = None,
         noverify: bool = False,
     ) -> None:
+        # Programs written for a cluster pass its address, and must run unchanged.
         if master is not None and not _names_a_store(master):
             logger.info("there is no master to log in to: experiments are stored in the local store")
             master = None
@@ -107,6 +108,7 @@ class Determined:
         """
         if not isinstance(config, (str, os.PathLike, dict)):
             raise ValueError(f"config must be the path of a file or a dict, got {config!r}")
+        # Checked now, so that a program that names another engine does not run on this machine by mistake.
         if engine != "local":
             raise ValueError(f"unknown engine {engine!r}: expected 'local'")
         for name, given in (("project_id", project_id), ("template", template)):
@@ -147,6 +149,7 @@ class Determined:
         """
         if project_id is not None:
             logger.warning("project_id has no effect: there are no projects")
+        # Filtered in Python: the criteria are those of the SDK, not of the database.
         rows = self._session.read(lambda store: store.experiments.list(limit=_ALL_ROWS, archived=archived))
         found = lists.matching_experiments(rows, experiment_ids, labels, users, states, name)
         ordered = lists.ordered_experiments(found, sort_by or ExperimentSortBy.ID, order_by or OrderBy.ASC)
@@ -215,6 +218,7 @@ class Determined:
         def read(store: Store) -> registry.Model:
             if isinstance(identifier, int):
                 return store.registry.model(identifier)
+            # A name may consist of digits, so it is tried before the id.
             found = store.registry.find_model(identifier)
             if found is not None:
                 return found
@@ -273,6 +277,7 @@ class Determined:
         loaded = load_experiment(config if isinstance(config, dict) else Path(config))
         for remark in (*loaded.notes, *loaded.warnings):
             logger.warning("%s", remark)
+        # Without a directory the experiment has no code; an empty one is copied.
         with tempfile.TemporaryDirectory(prefix="det-no-code-") as nothing:
             created = self._session.write(
                 lambda store: create_experiment(
@@ -292,4 +297,5 @@ def _names_a_store(master: str) -> bool:
     """Return whether a text is a path or a database URL, not the address of a master (`host:8080`, `https://host`)."""
     if "://" in master:
         return not master.startswith(("http://", "https://"))
+    # A file without a known suffix counts only if it exists, since `host` could also be a master.
     return "/" in master or os.sep in master or Path(master).suffix in _STORE_SUFFIXES or Path(master).is_file()

@@ -10,6 +10,7 @@ class OrderBy(enum.Enum):
 
     ASC = "ASC"
     DESC = "DESC"
+    # Determined has both spellings.
     ASCENDING = ASC
     DESCENDING = DESC
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.experimental")
 
+# Derived from the store's set, so that a new terminal state needs no change here.
 _ENDED = (*map(ExperimentState, EXPERIMENT_ENDED), ExperimentState.DELETED)
 
 
@@ -36,6 +37,7 @@ class Experiment:
     def __init__(self, session: Session, row: experiment_records.Experiment) -> None:
         self._session = session
         self._row = row
+        # The row does not exist any more after `delete`, so the state is kept here.
         self._deleted = False
 
     if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
@@ -163,6 +165,7 @@ class Experiment:
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Wait for the first trial and return it; raise RuntimeError if the experiment ends without one."""
+        # A search may create its first trial long after the experiment, for example when it waits for slots.
         while True:
             state = self._refreshed()
             trials = self.list_trials()
@@ -250,6 +253,7 @@ class Experiment:
 
     def set_labels(self, labels: set[str] | Sequence[str]) -> None:
         """Replace all labels."""
+        # A text is a sequence too, and each of its letters would become a label.
         if isinstance(labels, str):
             raise TypeError(f"labels must be a set or a list of strings, got {labels!r}")
         self._change(lambda store: store.upkeep.set_labels(self.id, sorted(labels)))
@@ -283,6 +287,7 @@ class Experiment:
 
     def best_trial(self) -> Trial | None:
         """Return the best trial by the searcher metric, or None if no trial has reported it."""
+        # The better end of the order comes first.
         order = OrderBy.ASC if self._row.smaller_is_better else OrderBy.DESC
         best = self.list_trials(TrialSortBy.BEST_VALIDATION_METRIC, order, limit=1)
         return best[0] if best and best[0].best_validation is not None else None
@@ -372,6 +377,7 @@ class Experiment:
     def _request(self, kind: StopRequest) -> None:
         """Send a request to the runner, unless the experiment has ended."""
         if self._refreshed() in _ENDED:
+            # Not an error: clean-up code of programs cancels without asking for the state.
             logger.info("experiment %d has already ended: it is %s", self.id, self.state.value)
             return
         experiment_control.request(self._session, self.id, kind)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.experimental")
 
+# Often enough for a log file of a long wait.
 _SECONDS_BETWEEN_MESSAGES = 60.0
 # A runner may exit before the next one has started, for example when the queue restarts it. Only after this time is the
 # experiment considered abandoned.
@@ -51,6 +52,7 @@ def wait_for_end(session: Session, reload: Callable[[], Experiment], interval: f
     Raises ValueError if the experiment is paused, and DeterminedError if no process is running it.
     """
     last_message, without_runner = time.monotonic(), None
+    # Polled, because the store sends no notification.
     while (row := reload()).state not in EXPERIMENT_ENDED:
         now = time.monotonic()
         if row.state == "PAUSED":
@@ -59,6 +61,7 @@ def wait_for_end(session: Session, reload: Callable[[], Experiment], interval: f
             why = f" ({row.reason})" if row.reason else ""
             how = how_to_resume(row) if row.is_standalone else "call activate()"
             raise ValueError(f"experiment {row.id} is paused{why} and would not end. To resume it, {how}")
+        # Kept from the first time on, and reset as soon as a process is found.
         without_runner = None if _is_running_or_queued(session, row) else without_runner or now
         if without_runner is not None and now - without_runner >= _SECONDS_WITHOUT_RUNNER:
             raise DeterminedError(_not_running_message(row))

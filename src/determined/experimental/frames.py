@@ -30,6 +30,7 @@ def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any
         }
         for row in rows
     ]
+    # Without rows pandas would have no columns either, and code that selects one would fail.
     return pandas.DataFrame(cells) if cells else pandas.DataFrame(columns=list(_FIRST_COLUMNS))
 
 

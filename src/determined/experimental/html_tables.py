@@ -8,6 +8,7 @@ from typing import Any, Protocol, SupportsIndex, TypeVar, overload
 
 Cells = dict[str, Any]  # name of a column to its value
 
+# More rows make a notebook slow, and are not read.
 _MOST_ROWS = 100
 _MOST_CHARACTERS = 200
 
@@ -36,6 +37,7 @@ class ShownList(list[T]):
     def __getitem__(self, index: slice, /) -> ShownList[T]: ...
     def __getitem__(self, index: SupportsIndex | slice, /) -> T | ShownList[T]:
         if isinstance(index, slice):
+            # A slice of a list is a plain list otherwise, and would lose its table.
             return ShownList(super().__getitem__(index))
         return super().__getitem__(index)
 
@@ -56,6 +58,7 @@ def table_of(items: Sequence[Shown]) -> str:
         return "<p>empty list</p>"
     shown = items[:_MOST_ROWS]
     cells, settings = [item._cells() for item in shown], [item._settings() for item in shown]
+    # Values that are equal for all rows would only widen the table.
     varying = [name for name in _names(settings) if len({_text(row.get(name)) for row in settings}) > 1]
     rows = [
         joined(fixed, {name: setting.get(name) for name in varying})
@@ -107,6 +110,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, (list, set, tuple)):
+        # A set has no order, and the table should not change with each display.
         value = ", ".join(sorted(map(str, value)) if isinstance(value, set) else map(str, value))
     text = str(value)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"

@@ -63,6 +63,7 @@ def matching_experiments(
     name: str | None,
 ) -> list[Experiment]:
     """Return the experiments that meet all criteria; None is no criterion. See `Determined.list_experiments`."""
+    # Text is accepted as well as members; a wrong name raises here.
     wanted_states = None if states is None else {ExperimentState(state).value for state in states}
     return [
         row
@@ -71,6 +72,7 @@ def matching_experiments(
         and (labels is None or set(labels) <= set(row.labels))
         and (users is None or row.owner in users)
         and (wanted_states is None or row.state in wanted_states)
+        # casefold compares text of any language without case.
         and (name is None or name.casefold() in row.name.casefold())
     ]
 
@@ -83,6 +85,7 @@ def ordered_experiments(rows: Iterable[Experiment], sort_by: ExperimentSortBy, o
 def read_trials(store: Store, experiment_id: int, sort_by: TrialSortBy) -> TrialsToSort:
     """Return the trials of an experiment, with the newest validation if they are sorted by it."""
     rows = store.experiments.trials(experiment_id)
+    # The newest validations need an additional query, so they are read only for this order.
     if sort_by is not TrialSortBy.LATEST_VALIDATION_METRIC:
         return [(row, None) for row in rows]
     metric = store.experiments.get(experiment_id).metric or ""
@@ -92,6 +95,7 @@ def read_trials(store: Store, experiment_id: int, sort_by: TrialSortBy) -> Trial
 
 def ordered_trials(found: TrialsToSort, sort_by: TrialSortBy, order_by: OrderBy) -> list[Trial]:
     """Return the trials in the given order."""
+    # One moment for all rows, so that their order is consistent.
     now = time.time()
     values: dict[TrialSortBy, Callable[[Trial], Any]] = {
         TrialSortBy.ID: lambda row: row.id,

@@ -61,6 +61,7 @@ def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]
     """Return the reports of a trial by group, step and rank; raise if there is no such trial."""
 
     def read(store: Any) -> list[Metric]:
+        # A trial without reports has no rows, so its existence is checked separately.
         store.experiments.trial(trial_id)  # raises if there is no such trial
         found: list[Metric] = store.metrics(trial_id, group)
         return found

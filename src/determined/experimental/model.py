@@ -31,6 +31,7 @@ def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
         trial = store.experiments.trial(row.trial_id)
         return Checkpoint(session, row, trial, store.experiments.get(trial.experiment_id))
 
+    # Three reads in one call, so that all are retried together.
     return session.read(read)
 
 
@@ -235,6 +236,7 @@ class Model(_Registered):
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
         """Return the versions, newest first by default."""
         rows = self._session.read(lambda store: store.registry.versions(self.model_id))
+        # The store returns the newest first.
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
         return ShownList(ModelVersion(self._session, row) for row in ordered)
 

@@ -40,6 +40,7 @@ _REASONS = {
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
     """Warn that a name is deprecated."""
+    # The line of the program, above the property or function that calls this one.
     warnings.warn(f"{old} is deprecated: use {new}", FutureWarning, stacklevel=stacklevel)
 
 
@@ -48,6 +49,7 @@ def old_name(module: str, name: str) -> Any:
     if name not in _CLASSES:
         raise_missing(module, name)
     place, new = _CLASSES[name]
+    # One level more: this function is called by `__getattr__` of a module.
     warn_renamed(f"{module}.{name}", f"{module}.{new}", stacklevel=4)
     return getattr(importlib.import_module(place), new)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# A server that restarts is back within seconds.
 _SECONDS_BETWEEN_ATTEMPTS = 0.5
 
 
@@ -55,6 +56,7 @@ class Session:
         deadline = time.monotonic() + patience()
         while True:
             try:
+                # Only reads come here; repeating them is safe.
                 return self.write(query)
             except StoreUnavailable:
                 if time.monotonic() > deadline:
@@ -73,6 +75,7 @@ class Session:
         """Close the store; the next call opens it again. A forked child leaves its parent's connection alone."""
         with self._lock:
             if self._store is not None and self._pid == os.getpid():
+                # Closing a connection that a fork inherited would end it for the parent as well.
                 self._store.close()
             self._store = None
 

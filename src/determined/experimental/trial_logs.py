@@ -19,6 +19,7 @@ logger = logging.getLogger("determined.experimental")
 
 Time = str | int | float | datetime
 
+# Bounds the memory for logs of any length.
 _PAGE = 1000
 _POLLING_SECONDS = 0.5
 
@@ -32,6 +33,7 @@ def iter_lines(
             raise ValueError(f"{name} must not be negative, got {count}")
     if sum((follow, head is not None, tail is not None)) > 1:
         raise ValueError("follow, head and tail exclude each other")
+    # Raises for an unknown trial now, and not when the first line is read.
     session.read(lambda store: store.experiments.trial(trial_id))
     return _lines(session, trial_id, only, follow, head, tail)
 

@@ -48,6 +48,7 @@ def create_unmanaged_cluster_info(
     values = hparams if hparams is not None else StoredConfig(config).hyperparameters
     return ClusterInfo(
         master_url="local",
+        # Known only when the run is opened.
         cluster_id="",
         agent_id=socket.gethostname(),
         slot_ids=[0],
@@ -91,6 +92,7 @@ def _config_of(info: ClusterInfo) -> Config:
     """Return the configuration of a run; warn about fields without effect."""
     known = {field.name for field in fields(Config)}
     config = info.trial._config
+    # Ignoring these silently would hide a mistake.
     unused = [name for name in config if name not in {*known, "hyperparameters"}]
     if unused:
         logger.warning(

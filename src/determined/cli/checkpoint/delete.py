@@ -37,16 +37,19 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
     from determined.experiment.deletion import delete_checkpoints
 
     with opened_store() as store:
+        # All are looked up before the question, so that a wrong id is reported before anything is deleted.
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
         to_delete = [row for row in rows if row.state != "DELETED"]
         for row in to_delete:
             batches = counted(row.steps_completed, "batch", "batches")
             where = f"trial {row.trial_id}, after {batches}, {size(sum(row.resources.values()))}"
+            # On standard error, so that `--json` prints JSON only.
             click.echo(visible(f"{row.checkpoint_id}: {where}"), err=True)
         if to_delete:
             confirm(f"Delete {counted(len(to_delete), 'checkpoint')}?", yes=yes)
         delete_checkpoints(store, checkpoints)
         already_deleted = [row.checkpoint_id for row in rows if row not in to_delete]
+        # Read again, since their state has changed.
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])

@@ -64,6 +64,7 @@ def sorted_by_metric(
 def reported_metrics(rows: list[StoredCheckpoint]) -> list[str]:
     """Return the sorted names of numeric validation metrics of these checkpoints."""
     found = {name for row in rows for name, value in (row.validation or {}).items() if is_finite(value)}
+    # Counters that are added to every report; sorting by them makes no sense.
     return sorted(found - {"batches", "epochs", "records"})
 
 
@@ -71,6 +72,7 @@ def default_directory(row: StoredCheckpoint, parent: Path = DEFAULT_PARENT) -> P
     """Return the directory named after the checkpoint; raise for an id that could lead outside of `parent`."""
     from determined.checkpoint_storage.base import checked_id
 
+    # The id comes from the store and becomes part of a path.
     return parent / checked_id(row.checkpoint_id)
 
 

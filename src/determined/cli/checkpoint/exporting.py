@@ -48,12 +48,14 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
     from determined.checkpoint_storage.base import checked_id
 
     target = output or Path(checked_id(uuid) + _ENDINGS[file_format])
+    # Before torch is imported, which takes seconds.
     refuse_existing(target)
     with opened_store() as store:
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if row.state == "DELETED":
         raise CheckpointStateException(f"it is {checkpoint_state(row)}")
+    # Imported after the cheap checks.
     from determined.experiment.checkpoints.storage_lookup import storage_of
     from determined.pytorch.checkpoint.plain_weights import read_weights, write_weights
 

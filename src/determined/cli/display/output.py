@@ -87,6 +87,7 @@ def json_line(value: Any) -> str:
 
 def write_csv(file: TextIO, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Write a header and rows as CSV; nested values are written as JSON."""
+    # The csv module would write \r\n, which tools on Unix do not expect.
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     writer.writerows([[_csv_value(value) for value in row] for row in rows])
@@ -103,6 +104,7 @@ def jsonable(value: Any) -> Any:
 
 def iso_time(seconds: float | None) -> str | None:
     """Return a time in UTC as ISO 8601, or None."""
+    # UTC, so that scripts get the same text on every machine.
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
@@ -226,6 +228,7 @@ def show_list(
         print_json(plain())
     elif form == "csv":
         fields = columns.fields(known, terminal=False)
+        # The values for scripts, also on a terminal: CSV is read by programs.
         write_csv(sys.stdout, _columns(fields), [[field.value(item) for field in fields] for item in items])
     else:
         click.echo(list_text(known, items, columns))
@@ -268,6 +271,7 @@ def _columns(fields: Sequence[Field[Any]]) -> list[Column]:
 def _named(known: Sequence[Field[T]], name: str) -> Field[T]:
     """Return the field with that name or an unambiguous beginning of it, ignoring case, dashes and underscores."""
     by_name = {_plain(field.name): field for field in known}
+    # With the space, so that `best` finds "Best loss" but not "Bestiary".
     begins = [field for plain, field in by_name.items() if plain.startswith(f"{_plain(name)} ")]
     found = by_name.get(_plain(name)) or (begins[0] if len(begins) == 1 else None)
     if found is None:

@@ -51,6 +51,7 @@ def visible_lines(text: str) -> str:
 def log_line(text: str, stream: TextIO | None = None) -> str:
     """Return a log line: unchanged for a file or a pipe, without colours and control characters for a terminal."""
     if not (stream or sys.stdout).isatty():
+        # Files and pipes get the bytes as the program wrote them, colours included.
         return text
     return visible(_COLOUR.sub("", text).expandtabs(8))
 
@@ -66,6 +67,7 @@ def cut(text: str, columns: int) -> str:
     """Return the text cut to at most `columns` columns; an ellipsis marks a cut."""
     if width(text) <= columns:
         return text
+    # One column is needed for the ellipsis.
     room = columns - 1
     kept = []
     for character in text:
@@ -78,6 +80,7 @@ def cut(text: str, columns: int) -> str:
 
 def _character_width(character: str) -> int:
     """Return how many terminal columns a character takes."""
+    # Marks that are drawn over the character before them take no column.
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

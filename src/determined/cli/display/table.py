@@ -134,6 +134,7 @@ def _cells(values: Sequence[Any]) -> list[str]:
         return list(values)
     if kinds == {int}:
         return list(map(str, values))
+    # NaN and infinities have their own names, see `number`.
     if kinds == {float} and all(map(math.isfinite, values)):
         return list(map("%.6g".__mod__, values))
     return list(map(cell, values))
@@ -167,6 +168,7 @@ def _cut(widths: dict[int, int], long: Sequence[bool], available: int) -> dict[i
         candidates = [column for column, width in cut.items() if long[column] and width > NARROWEST]
         if not candidates:
             break
+        # Column by column and one character at a time, so that equal columns shrink equally.
         cut[max(candidates, key=lambda column: cut[column])] -= 1
     return cut
 
@@ -189,6 +191,7 @@ def details(properties: Iterable[tuple[str, Any]]) -> str:
             lines.append((name, cell(value)))
     shown = [(safe_text.visible(name), safe_text.visible(value)) for name, value in lines]
     widest = max((safe_text.width(name) for name, _ in shown), default=0)
+    # A file has no width, so nothing is wrapped.
     available = max(_NARROWEST_VALUE, shutil.get_terminal_size().columns - widest - 3) if sys.stdout.isatty() else 2**31
     return "\n".join(line for name, value in shown for line in _wrapped(name, value, widest, available))
 

@@ -34,6 +34,7 @@ def with_utc(command: F) -> F:
 
 def shown_zone() -> timezone | None:
     """Return UTC, or None for the viewer's zone, whose offset depends on the time."""
+    # Outside of a command, for example in a test, times are local.
     context = click.get_current_context(silent=True)
     return UTC if context is not None and context.meta.get(_UTC) else None
 
@@ -49,6 +50,7 @@ def ago(seconds: float | None) -> str:
     if shown_zone() is not None:
         return time_text(seconds)[:16]
     passed = time.time() - seconds
+    # A clock that was set back may make a time lie in the future; a second is tolerated.
     if passed < -1 or passed >= _DAYS_COUNTED * _SECONDS["d"]:
         return time_text(seconds)[:10]
     for unit in "dhm":
@@ -81,6 +83,7 @@ def _parse(value: str) -> float | None:
     written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", written)
     try:
         parsed = datetime.fromisoformat(written)
+        # A time without a zone is meant as it is displayed.
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=shown_zone())).timestamp()
     except (ValueError, OverflowError):
         return None
@@ -95,6 +98,7 @@ def time_texts() -> Callable[[float | None], str]:
     """Return a function like `time_text` that is fast for many times, most of which share their minute with others."""
     broken_down = time.localtime if shown_zone() is None else time.gmtime
 
+    # A page of logs or workloads has many times in few minutes.
     @lru_cache(maxsize=1024)
     def of_minute(minute: int) -> tuple[str, str] | None:
         """Return the text before and after the seconds; None if local minutes do not begin with UTC minutes."""

@@ -53,6 +53,7 @@ def _results() -> list[Result]:
     from determined.cli.doctor.python import check_python
     from determined.cli.doctor.torch import check_torch, start_torch
 
+    # Started first: the import takes longer than all other checks together.
     with start_torch() as torch:
         others = [*check_machine(), *check_data(), *check_packages()]
         return [*check_python(), *check_torch(torch), *others]

@@ -40,6 +40,7 @@ def check_data() -> Iterator[Result]:
     directory = _data_directory()
     yield directory
     if directory.is_broken:
+        # The others would fail for the same reason.
         return
     yield _store()
     yield _checkpoint_storage()
@@ -74,6 +75,7 @@ def _store() -> Result:
         place = checked_place()
         with opened_database(place) as database:
             started = time.monotonic()
+            # A transaction that only reads still takes the lock for writing, as a run does.
             with database.transaction():
                 ((experiments,),) = database.execute("SELECT count(*) FROM experiments")
             seconds = time.monotonic() - started
@@ -99,6 +101,7 @@ def _store() -> Result:
         if network.startswith(_NETWORKS):
             advice = "SQLite needs a local disk: set DET_STORE to a local file or a PostgreSQL server"
             return problem("store", f"{found}, on a network ({network})", advice)
+        # A commit waits for the disk, which the read above does not.
         seconds += _seconds_to_flush(Path(place).parent)
     if seconds > _SLOW:
         return problem("store", f"{found}, but a write takes {seconds:.1f} seconds", "use a faster disk or server")
@@ -140,6 +143,7 @@ def file_system(path: Path) -> str:
         lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
         return ""
+    # By device, because a directory need not be a mount point itself.
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     kinds = [line.partition(" - ")[2].split()[0] for line in lines if line.split()[2] == wanted]

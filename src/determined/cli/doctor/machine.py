@@ -63,6 +63,7 @@ def _open_files() -> Result:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = "without limit" if soft == resource.RLIM_INFINITY else f"{soft:,} at once"
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
+        # Not above the hard limit, which only root can raise.
         more = _FEW_FILES if hard == resource.RLIM_INFINITY else min(hard, 65536)
         return problem("open files", found, f"ulimit -n {more}")
     return ok("open files", found)
@@ -73,6 +74,7 @@ def _loopback() -> Result:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
+            # Listening alone is not enough: a firewall may block connections to it.
             with socket.create_connection(("127.0.0.1", port), timeout=5):
                 return ok("loopback", "127.0.0.1 can be listened on and reached")
     except OSError as error:

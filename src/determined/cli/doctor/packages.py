@@ -78,4 +78,5 @@ def _read(line: str) -> Requirement | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
+    # Three parts are enough to compare releases; a local part such as +cu121 does not count.
     return tuple(int(number) for number in re.findall(r"\d+", text.partition("+")[0])[:3])

@@ -49,6 +49,7 @@ def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
         output, errors = process.communicate(timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
+        # Reaps the process and closes its pipes.
         process.communicate()
         yield _broken(f"importing torch takes more than {_SECONDS} seconds")
         return
@@ -71,6 +72,7 @@ def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
 def _read(output: str) -> dict[str, Any] | None:
     """Return the JSON in the last line of the output, or None."""
     try:
+        # Only the last line: importing torch may print warnings before it.
         found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
         return None

@@ -71,6 +71,7 @@ def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None
     from determined.engines.granted import GrantedEngine
     from determined.experiment.files import ExperimentFiles, experiment_dir
 
+    # The daemon always passes the number of slots.
     assert slots is not None
     os.set_inheritable(line, False)  # trials must not keep the connection open after this process ends
     with opened_store() as store:

@@ -65,6 +65,7 @@ def continue_(
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
         max_trials = None
+        # A paused experiment without changes is only activated.
         if changes or row.state in EXPERIMENT_ENDED:
             from determined.experiment.creation.continuation import reopen
 

@@ -92,6 +92,7 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
     if outdir is not None:
         outdir.mkdir(parents=True, exist_ok=True)
         for _, file_name, columns, rows in found:
+            # newline="": the csv writer ends its lines itself.
             with open(outdir / file_name, "w", newline="", encoding="utf-8") as file:
                 write_csv(file, columns, rows)
         click.echo(f"Wrote {', '.join(str(outdir / file_name) for _, file_name, _, _ in found)}")

@@ -64,8 +64,10 @@ def fork(
         config = present_config(files, row, store.experiments.journal(experiment_id))
         start = StoredConfig(config).searcher.source_checkpoint_uuid  # set even if the user named a trial
         start = start if source is None else _checkpoint(store, row, source)
+    # Later changes win: the parent's values first, the options of this command last.
     for changes in (
         {"name": row.name, "description": row.description or None, "labels": row.labels or None},  # the current ones
+        # The checkpoint is named explicitly, so that the trial from which it came is not looked up again.
         {"searcher": {"source_checkpoint_uuid": start, "source_trial_id": None}},
         {} if config_file is None else load_yaml(config_file),
         apply_overrides({}, overrides)[0],

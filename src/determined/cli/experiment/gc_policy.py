@@ -78,8 +78,10 @@ def gc_policy(
         experiment = store.experiments.get(experiment_id)
         policy = Policy(**numbers, smaller_is_better=experiment.smaller_is_better)
         surplus = _surplus(store, experiment, policy)
+        # On standard error, so that `--json` prints JSON only.
         click.echo(_preview(experiment, surplus), err=True)
         confirm(f"Set this policy{' and remove these checkpoints' if surplus else ''}?", yes=yes)
+        # A standalone run has no runner that could apply the policy later.
         if not experiment.is_standalone:
             store.upkeep.change_config(experiment_id, "checkpoint_storage", numbers)
         shown = [row.checkpoint_id for row in surplus]
@@ -135,6 +137,7 @@ def _remove(store: Store, rows: list[StoredCheckpoint]) -> tuple[list[str], dict
     removed: list[str] = []
     kept: dict[str, str] = {}
     for row in rows:
+        # One by one: a checkpoint that came into use meanwhile must not prevent the others.
         try:
             delete_checkpoints(store, [row.checkpoint_id])
             removed.append(row.checkpoint_id)

@@ -34,6 +34,7 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
     with ctrl_c_ends_watching(f"experiment {experiment_id}"), opened_store() as store:
 
         def trials() -> list[int]:
+            # Called at every poll, because a search starts trials while its log is followed.
             known = [trial.id for trial in store.experiments.trials(experiment_id)]
             if trial_id is None:
                 return known if everything else known[:1]

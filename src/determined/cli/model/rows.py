@@ -73,6 +73,7 @@ VERSION: list[Field[Version]] = [
 def find_model(store: Store, name: str) -> Model:
     """Return the model with that name, or else with that id; raise NotFoundException if there is none."""
     found = store.registry.find_model(name)
+    # A name of digits is tried first; a longer number cannot be an id.
     if found is None and name.isdecimal() and len(name) <= _DIGITS_OF_AN_ID:
         return store.registry.model(int(name))
     if found is None:

@@ -36,6 +36,7 @@ def list(form: Form, columns: ColumnChoice) -> None:
         entries = store.queue.entries(socket.gethostname(), this_user())
         others = other_queues(store)
         experiments = {entry.experiment_id: store.experiments.get(entry.experiment_id) for entry in entries}
+    # Read from the daemon's file, since slots are not in the store.
     status = read_status(QueueFiles.of(checked_place()))
     running = {} if status is None else status.running
     rows = [

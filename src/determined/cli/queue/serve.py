@@ -9,6 +9,7 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json_line, with_json
 
+# A script that adds experiments one by one finds the daemon running in between.
 _IDLE_SECONDS = 30.0
 
 
@@ -53,6 +54,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     if lock is None:
         with daemon_start_lock(files):
             lock = take_daemon_lock(files)
+        # A daemon that was just started has not written its status yet.
         if lock is None:
             status = read_status(files)
             known = f" by process {status.pid}" if status is not None and status.pid else ""
@@ -60,6 +62,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
         log = None
     else:
         os.set_inheritable(lock, False)  # children must not hold the lock after this process ends
+        # The daemon's output is its log file, which it shortens itself.
         log = DaemonLog(sys.stdout.fileno())
 
     def say(line: str) -> None:

@@ -44,6 +44,7 @@ class LiveView:
         self._console = console or Console(highlight=False)
         self._frame = Group(Text("Starting ..."), _BELOW)
         self._columns = self._console.width
+        # Drawn only when a view arrives: rich's own thread would draw at any time, also between two of our lines.
         self._live = Live(self._frame, console=self._console, auto_refresh=False, transient=True)
         self._lock = threading.Lock()
 
@@ -83,6 +84,7 @@ class LiveView:
         lines = self._console.render_lines(self._frame, self._console.options.update(width=before), pad=False)
         more = sum(max(0, math.ceil(Segment.get_line_length(line) / self._columns) - 1) for line in lines)
         if more:
+            # Moves the cursor up over the additional rows and erases to the end of the screen.
             self._console.file.write(f"\x1b[{more}A\x1b[J")
 
 
@@ -189,6 +191,7 @@ def _trials_to_show(view: View, rows: int) -> list[TrialView]:
     best_first = ranked(
         view.trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=view.smaller_is_better
     )
+    # A stable sort keeps the best first within both groups.
     return sorted(best_first, key=lambda trial: trial.state not in WITH_PROCESSES)[:rows]
 
 

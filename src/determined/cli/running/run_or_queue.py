@@ -75,6 +75,7 @@ def reserve_slots(
     wanted = slot_demand_of(StoredConfig(config), engine.slots).wants
     try:
         reservation = engine.reserve(wanted, holder, say_waiting)
+    # A read-only or full state directory must not prevent an experiment from running.
     except OSError as error:
         say(f"WARNING: slots are not reserved, and other experiments may use them as well: {error}")
         return
@@ -130,6 +131,7 @@ def run_here(
 
         def on_line(trial_id: int, line: Line) -> None:
             nonlocal followed
+            # The first trial that prints is the one that is followed.
             followed = trial_id if followed is None else followed
             if trial_id == followed:
                 say(format_line(line.text, line.rank, line.written))
@@ -197,6 +199,7 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
             say(visible(f"{record.levelname}: {record.getMessage()}"))
 
     logger = logging.getLogger("determined")
+    # Replaced, not added: a line on standard error would destroy the live view.
     others, logger.handlers = logger.handlers, [Handler(logging.WARNING)]
     try:
         yield

@@ -45,6 +45,7 @@ class LineView:
         if self._trials is None:
             # Events before the start of watching are not reported.
             self._trials = {
+                # So that trials that run at this moment are announced once, as started or resumed.
                 trial.id: replace(trial, state="QUEUED") if trial.state in WITH_PROCESSES else trial
                 for trial in view.trials
             }
@@ -100,6 +101,7 @@ def own_command() -> str:
     if os.path.basename(typed) != "det":
         return "det"
     found = shutil.which("det")
+    # The same file under another path, for example through a link, is the same program.
     if found is not None and os.path.exists(typed) and os.path.samefile(found, typed):
         return "det"
     return shlex.quote(typed)

@@ -79,6 +79,7 @@ def numbers(context: click.Context, parameter: click.Parameter, value: str | tup
 
 def check_ids(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Raise a usage error for arguments that are not ids, before the command starts."""
+    # While completing, the arguments are incomplete.
     if not context.resilient_parsing:
         parse_ids(value)
     return value

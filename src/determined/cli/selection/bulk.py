@@ -62,6 +62,7 @@ class _CommandForEachId(click.Command):
         yes = bool(ctx.params["yes"] if asks else ctx.meta.get(_YES))
         if chosen:
             rows = self._chosen(filters, everything=everything)
+            # A script that selects by state could otherwise change more than its author saw.
             if not yes and not sys.stdin.isatty():
                 raise click.UsageError("--state and --label require --yes if standard input is not a terminal")
             confirm(self._question(rows), yes=yes)
@@ -125,6 +126,7 @@ class _CommandForEachId(click.Command):
                     printed.append({"id": number, "error": message})
                     click.echo(message, err=True)
                     failed = True
+                # Commands such as `wait` exit with a code; the next id is processed all the same.
                 except SystemExit as end:
                     failed = failed or end.code not in (None, 0)
         if ctx.params.get("form") == "json" or ctx.params.get("as_json"):  # from `with_json`, or `with_csv`

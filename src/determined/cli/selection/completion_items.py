@@ -32,6 +32,7 @@ def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Compl
 
     @wraps(find)
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        # Any error: a traceback must not appear in the middle of a typed line.
         with suppress(Exception):
             database = _database()
             if database is not None:
@@ -103,6 +104,7 @@ def experiment_labels(database: Database, incomplete: str) -> list[CompletionIte
 def experiment_names(database: Database, incomplete: str) -> list[CompletionItem]:
     """Offer the distinct names of experiments."""
     found = database.execute(
+        # Not LIKE, in which % and _ of the typed text would be wildcards.
         "SELECT name, COUNT(*) FROM experiments WHERE archived = 0 AND substr(name, 1, ?) = ? "
         "GROUP BY name ORDER BY name LIMIT ?",
         [len(incomplete), incomplete, _MOST],
@@ -166,6 +168,7 @@ def _database() -> Database | None:
 
     place = checked_place()
     if places.is_postgres(place):
+        # Seconds. Without it a server that does not answer would block the shell.
         os.environ.setdefault("PGCONNECT_TIMEOUT", "2")
     elif not Path(place).is_file():
         return None
@@ -180,4 +183,5 @@ def _last_of_list(incomplete: str) -> tuple[str, str]:
 
 def _item(value: str, help_text: str) -> Any:
     """Return a completion with a short explanation, which some shells show."""
+    # Shells show the explanation beside the word; longer ones would be wrapped.
     return CompletionItem(value, help=visible(help_text)[:60])

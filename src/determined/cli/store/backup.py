@@ -35,6 +35,7 @@ def backup(file: Path, form: Form) -> None:
     place = checked_place()
     if places.is_postgres(place):
         raise StoreError(
+            # pg_dump knows how to copy a server consistently; this library does not.
             f"the store is on a PostgreSQL server. Back it up with: pg_dump --schema=determined --format=custom "
             f"--file={file} {places.shown(place)}; or export it: det store export"
         )

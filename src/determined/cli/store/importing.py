@@ -62,6 +62,7 @@ def import_(
     from determined.store.moving.path_map import PathMap
 
     mapping = PathMap(maps)
+    # By its content, not by its name: both commands accept both kinds.
     if is_archive(source):
         from determined.experiment.moving.archive_import import import_experiments
 

@@ -106,6 +106,7 @@ def start(
         if not no_browser:
             webbrowser.open(url)
         try:
+            # TensorBoard serves in threads; this one only waits for a signal.
             threading.Event().wait()
         except KeyboardInterrupt:
             click.echo(err=True)
@@ -116,9 +117,11 @@ def _serve(root: str, port: int) -> str:
     from tensorboard import program as tensorboard_program
 
     note = "_DATA_SERVER_ADVISORY_MESSAGE"  # recommends an option that users of `det` cannot pass
+    # Private, so it may disappear in any release.
     if hasattr(tensorboard_program, note):
         setattr(tensorboard_program, note, "")
     program = tensorboard_program.TensorBoard()
+    # Loopback only: TensorBoard has no password.
     program.configure(logdir=root, host="127.0.0.1", port=port)
     try:
         return str(program.launch())
@@ -143,6 +146,7 @@ def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
     """Return the directories on this machine, by the name that TensorBoard shows; only plain paths are used."""
     found: dict[str, Path] = {}
     for trial in trials:
+        # Directories of other hosts may exist here with other contents.
         attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
         runs = [attempt.run_dir for attempt in attempts if is_plain_directory(attempt.run_dir)]
         paths = dict.fromkeys(Path(run) / "tensorboard" for run in runs)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from determined.store.store import Store
 
 _PAGE = 1000
+# The newest part is enough for support, and a runner may write for months.
 _MOST_BYTES_OF_RUNNER_LOG = 4 * 2**20
 # Variables whose values are included; of all others only the names.
 _HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "DET_STORE_PATIENCE", "LANG", "LC_ALL", "OMP_NUM_THREADS", "TERM", "TZ")

@@ -30,6 +30,7 @@ def kill(trial_id: int, form: Form) -> None:
         experiment = store.experiments.get(trial.experiment_id)
         if trial.state in TRIAL_ENDED:
             raise DeterminedError(f"trial {trial_id} has already ended ({trial.state})")
+        # A paused trial has no processes that could read a request.
         paused = trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial_id)
         if paused:
             trial = store.experiments.trial(trial_id)

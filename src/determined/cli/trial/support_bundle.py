@@ -64,6 +64,7 @@ def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{os.getpid()}")
     try:
+        # Private: the bundle may contain secrets that were not recognised.
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as output, tarfile.open(fileobj=output, mode="w:gz") as archive:
             for name, pieces in files:
@@ -75,6 +76,7 @@ def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str
                     member.mode, member.mtime = 0o600, int(time.time())
                     content.seek(0)
                     archive.addfile(member, content)
+        # The bundle gets its name only when it is complete.
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ Paint = Callable[[str, int], str]  # returns a character in the colour of the cu
 Dot = tuple[int, int]  # column and row, from the upper left
 Cells = dict[tuple[int, int], tuple[int, tuple[int, ...]]]  # by column and row: the dots, and the curves they belong to
 
+# Less is readable on a linear axis; more would show only the largest values.
 _DECADES_FOR_LOG = 3  # values that span more get a logarithmic axis
 _NARROWEST, _LOWEST = 8, 2
 _ACROSS, _DOWN = 2, 4  # dots of a braille character
@@ -38,6 +39,7 @@ def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint 
     if not finite:
         return Chart(["(no numbers to draw)"], False)
     ys = [y for _, y in finite]
+    # Of the logarithms, since the quotient of very different floats could overflow.
     logarithmic = min(ys) > 0 and math.log10(max(ys)) - math.log10(min(ys)) > _DECADES_FOR_LOG
     rise: Callable[[float], float] = math.log10 if logarithmic else float
     low, high = number(min(ys)), number(max(ys))
@@ -50,6 +52,7 @@ def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint 
         before: Dot | None = None
         for point in curve:
             here = (across.dot(point[0]), up.dots - 1 - up.dot(rise(point[1]))) if _is_finite(point) else None
+            # Several points can fall on one dot.
             if here is not None and here != before:
                 _line(cells, before or here, here, index)
             before = here
@@ -61,6 +64,7 @@ def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint 
     begin, end = number(across.low), number(across.high)
     under = begin.center(columns) if begin == end else begin + end.rjust(columns - len(begin))
     below = [f"{'':{margin}} +{'-' * columns}", f"{'':{margin}}  {under}"]
+    # Trailing spaces would be copied with the chart.
     return Chart([line.rstrip() for line in [*lines, *below]], logarithmic)
 
 
@@ -82,6 +86,7 @@ class _Axis:
             return self.dots // 2
         # Halved first: the difference of the largest possible floats would overflow.
         share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        # Rounding up at the end of the axis must not leave it.
         return min(self.dots - 1, round(share * (self.dots - 1)))
 
 

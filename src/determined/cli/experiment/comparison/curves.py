@@ -13,6 +13,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.experiment.comparison.chart import draw, letter
 from determined.cli.experiment.comparison.entries import ComparisonEntry
 
+# Six colours that terminals have and that people can tell apart; more curves get letters.
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
 _WIDTH_OF_A_FILE = 80
 _WIDEST = 140  # wider charts show no more detail
@@ -28,6 +29,7 @@ def _chart(title: str, found: Sequence[ComparisonEntry]) -> str:
     """Return a chart of one metric with its legend."""
     from determined.config.metric_values import finite_number
 
+    # With more curves than colours all get letters, so that no two look alike.
     paint = _coloured if len(found) <= len(_COLOURS) and _has_colours() else None
     curves: list[list[tuple[float, float]]] = []
     legend = []
@@ -53,4 +55,5 @@ def _has_colours() -> bool:
     """Return whether standard output is a terminal with colours and UTF-8; NO_COLOR is respected (no-color.org)."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
+    # Braille characters need it.
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

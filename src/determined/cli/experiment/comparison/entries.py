@@ -74,6 +74,7 @@ def comparison_entries(
     for trial in map(store.experiments.trial, trial_ids):
         chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
     experiments = [experiment for _, experiment, _ in chosen]
+    # The metric of most experiments first, for those that recorded none.
     known = [name for name, _ in Counter(row.metric for row in experiments if row.metric is not None).most_common()]
     searched = {name for row in experiments for name, space in ranges(row) if isinstance(space, dict)}
     all_reports: list[Metric] = []
@@ -137,7 +138,7 @@ def _given(experiment: Experiment) -> frozenset[str]:
         return frozenset(flat(experiment.config))
     try:
         original = parse_yaml("the original configuration", experiment.original)
-    except DeterminedError:  # written by an older release: then all_reports counts as set by the user
+    except DeterminedError:  # written by an older release: then every setting counts as set by the user
         return frozenset(flat(experiment.config))
     return frozenset(flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
 
@@ -157,5 +158,6 @@ def _seconds(store: Store, trial: Trial) -> float:
         if attempt.seconds is not None:
             total += attempt.seconds
         elif trial.ended is None and attempt.state == "running" and is_running(attempt.process):
+            # A clock that was set back must not give a negative time.
             total += max(0.0, time.time() - attempt.started)
     return total

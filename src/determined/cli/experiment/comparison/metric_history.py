@@ -71,6 +71,7 @@ def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -
     if experiment.metric == name:
         return experiment.smaller_is_better
     directions = {other.smaller_is_better for other in others if other.metric == name}
+    # Experiments that contradict each other leave the direction unknown.
     return directions.pop() if len(directions) == 1 else None
 
 

@@ -145,6 +145,7 @@ def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:
 
 def _differ(values: Sequence[Any]) -> bool:
     """Return whether values differ as shown: 1 and 1.0 are equal, 1 and true are not, NaN equals NaN."""
+    # Compared as text, because that is what the user sees.
     return len({"" if value is _ABSENT else f"{isinstance(value, bool)} {cell(value)!r}" for value in values}) > 1
 
 

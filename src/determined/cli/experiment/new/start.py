@@ -126,6 +126,7 @@ def start_experiment(loaded: LoadedExperiment, code: Code, options: StartOptions
     for remark in (*loaded.notes, *loaded.warnings):
         click.echo(visible_lines(remark), err=True)
     if not options.startup_hook:
+        # In the configuration, so that a later `activate` does not run it either.
         loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
     if options.test:
         loaded = one_batch_of(loaded)
@@ -160,6 +161,7 @@ def _create_only(loaded: LoadedExperiment, code: Code, options: StartOptions) ->
             code.directory,
             store,
             include=code.include,
+            # Paused until it is queued, which marks it as active.
             paused=True,
             slots=options.slots,
             fork_of=code.fork_of,
@@ -168,6 +170,7 @@ def _create_only(loaded: LoadedExperiment, code: Code, options: StartOptions) ->
         )
         number = created.experiment_id
         if options.form != "json":
+            # A closed pipe must not end the command before the experiment is queued.
             with continuing_without_output():
                 click.echo(f"Created experiment {number}")
             _print_skipped_files(created.code)
@@ -223,6 +226,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
 
             click.echo(interrupted_message(created.experiment_id), err=True)
             raise
+        # Also after an interrupt: a test experiment should not stay in lists.
         finally:
             if options.test:
                 with opened_store() as store:

@@ -35,11 +35,13 @@ def one_batch_of(loaded: LoadedExperiment) -> LoadedExperiment:
     )
     changes = {
         "searcher": one_rung,
+        # A test that fails should say so at once.
         "max_restarts": 0,
         "scheduling_unit": 1,
         "checkpoint_storage": storage.model_copy(update=_KEEP_NOTHING),
     }
     config = loaded.config.model_copy(update=changes)
+    # The user's file describes another search, so places in it would be wrong.
     return replace(loaded, config=config, original=dump_yaml(config.plain()), file="", text=None, overridden=())
 
 
@@ -48,6 +50,7 @@ def archive(store: Store, experiment_id: int) -> None:
     from determined.store.experiment_changes import Change, ExperimentChange
     from determined.store.process import this_process
 
+    # The runner has released it, since it ran in this process.
     lease = store.experiments.acquire(experiment_id, this_process())
     try:
         store.experiments.commit(lease, Change(experiment=ExperimentChange(archived=True)))

@@ -101,6 +101,7 @@ def leaderboard(
     trials = store.experiments.trials(experiment.id)
     searched = searched_names(experiment, trials)
     newest = store.experiments.latest_validations(experiment.id)
+    # Flattened names, as they are shown and typed.
     known = {name for trial in trials for name in flat(trial.effective_hparams)}
     metric = experiment.metric
     best = {trial.id: trial.best for trial in trials}
@@ -119,6 +120,7 @@ def leaderboard(
         if smaller_is_better is None:
             raise click.UsageError(f"--sort-by {sort_by} needs --smaller-is-better true or false")
         metric, direction = sort_by, smaller_is_better
+        # Computed by the database from all reports, since the row only has the best searcher metric.
         best = {**store.experiments.best_of_trials(experiment.id, metric, direction)}
     elif smaller_is_better is not None:
         raise click.UsageError("--smaller-is-better requires --sort-by with a metric other than the searcher metric")
@@ -168,6 +170,7 @@ def _comparable(name: str) -> Callable[[Entry], Any]:
         if value is None:
             return None
         found = number(value)
+        # Tuples, so that numbers and texts can be compared with each other.
         return (0, found, "") if found is not None else (1, 0.0, str(value))
 
     return key

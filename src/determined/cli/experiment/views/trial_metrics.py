@@ -77,6 +77,7 @@ def workloads_of(rows: Sequence[Metric], checkpoints: Sequence[StoredCheckpoint]
 def _reports(rows: Sequence[Metric]) -> dict[int | None, Report]:
     """Return the report of each step, merged over ranks."""
     found: dict[int | None, Report] = {row.steps_completed: row for row in rows}
+    # The usual case, one rank, needs no grouping.
     if len(found) == len(rows):
         return found
     at_step: dict[int | None, list[Metric]] = {}
