@@ -15,9 +15,11 @@ from pathlib import Path
 logger = logging.getLogger("determined")
 
 CODE = "code"  # the directory with the code of a run, in its run directory and in its checkpoints
+# Code has kilobytes; larger files are data, and each experiment and checkpoint would copy them.
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 10_000
 
+# Running out of space ends the copy; other errors concern a single file.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # Names of files and directories, and of directories only, that are never copied: ignore files cannot include them.
@@ -63,6 +65,7 @@ def left_out(names: Iterable[str], directories: Iterable[str]) -> Callable[[str]
 
 
 def _any_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    # One pattern for all names: a directory may have thousands of files.
     match = re.compile("|".join(map(fnmatch.translate, patterns))).match
     return lambda name: match(name) is not None
 
@@ -84,6 +87,7 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
         try:
             destination = target / relative
             destination.parent.mkdir(parents=True, exist_ok=True)
+            # With its time and mode: a script may be executable.
             shutil.copy2(source / relative, destination, follow_symlinks=False)
         except OSError as error:
             if error.errno in NO_SPACE:
@@ -123,10 +127,12 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
     def is_excluded(relative: str) -> bool:
         return never(relative) or ignored.match_file(relative)
 
+    # Real paths, because the storage may be reached through a link.
     forbidden = {os.path.realpath(path) for path in leave_out}
 
     for directory, subdirectories, names in os.walk(source, onerror=_log_unreadable):
         below = Path(directory).relative_to(source)
+        # In place, which makes `os.walk` skip the others.
         subdirectories[:] = sorted(
             name
             for name in subdirectories

@@ -77,28 +77,34 @@ def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
     The imported modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is
     written to the directory, the working directory is unchanged, and blocks may be nested.
     """
+    # Resolved, so that modules can be recognized by their files although `path` is a link.
     directory = Path(path).resolve()
     if not directory.is_dir():
         raise FileNotFoundError(f"import_from_path: {str(path)!r} is not a directory")
     offered = _top_level_names(directory)
+    # Hidden and not only shadowed: an import would otherwise return the loaded module of the same name.
     hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in offered}
+    # To tell modules that the block imported from those that existed before.
     before = dict(sys.modules)
     old_path, old_bytecode = list(sys.path), sys.dont_write_bytecode
     for name in hidden:
         del sys.modules[name]
     sys.path.insert(0, str(directory))
+    # Nothing may be written to the directory, which can be a checkpoint.
     sys.dont_write_bytecode = True
     # Import caches directory listings, and the directory may have been written a moment ago.
     importlib.invalidate_caches()
     try:
         yield
     finally:
+        # A copy, because modules are removed while it is searched.
         for name, module in list(sys.modules.items()):
             if before.get(name) is not module and _lies_in(module, directory):
                 del sys.modules[name]
         sys.modules.update(hidden)
         sys.path[:] = old_path
         sys.dont_write_bytecode = old_bytecode
+        # Otherwise a later import could be answered from a listing of a directory that was deleted.
         sys.path_importer_cache.pop(str(directory), None)
 
 
@@ -150,6 +156,7 @@ def _top_level_names(directory: Path) -> set[str]:
     # A plain directory `data` beside the code must not hide a loaded package `data`.
     plain = {name for name in names if (directory / name).is_dir() and not (directory / name / "__init__.py").exists()}
     kept = {name for name in plain if name in sys.modules and not _is_namespace(sys.modules[name])}
+    # Built-in modules are found before any path, so hiding them would only break the program.
     return names - kept - {"__main__"} - set(sys.builtin_module_names)
 
 

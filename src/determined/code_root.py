@@ -103,7 +103,9 @@ def _imported_from(directory: Path, package: str | None) -> list[Path]:
     places = {str(directory), *(place for place in sys.path if os.path.realpath(place) == str(directory))}
     beginnings = tuple(os.path.join(place, "") for place in places)
     found = []
+    # A copy, because another thread may import modules.
     for name, module in sys.modules.copy().items():
+        # Not by getattr, because modules that load their parts on demand may do so for any name.
         file = getattr(module, "__dict__", {}).get("__file__")
         # Checked first, because thousands of modules are loaded.
         if not isinstance(file, str) or not file.startswith(beginnings):

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined")
 
+# The start of a run waits for the snapshot, so a directory of data must not delay it for longer.
 MAX_SECONDS = 5.0
+# Source files are smaller; notebooks with outputs may be larger and are skipped.
 MAX_FILE_BYTES = 2**20
 MAX_BYTES = 16 * 2**20  # of text files
 MAX_REQUESTED_BYTES = 64 * 2**20  # including files that .detignore includes explicitly
@@ -45,7 +47,9 @@ def take_snapshot(root: CodeRoot | None, target: Path, leave_out: list[Path], *,
     exclude, nor the files and directories in `leave_out`. The copies are independent of the source. They are read-only,
     and with `private` readable by their owner only.
     """
+    # A draft, so that an interrupted snapshot is not taken for a complete one.
     draft = target.with_name(f".{target.name}")
+    # Left by a process that was killed.
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(0o700 if private else 0o755)
     try:
@@ -89,7 +93,9 @@ class _Snapshot:
         own = read_ignore_file(root.directory / ".detignore")
         self._ignored = _rules([*read_ignore_file(root.directory / ".gitignore"), *own])
         self._requested = _rules(own)  # their lines `!pattern` include more than text
+        # The monotonic clock, because the wall clock may be set.
         self._deadline = time.monotonic() + MAX_SECONDS
+        # Mounted directories, for example of data on a network, are not part of the code.
         self._device = os.stat(root.directory).st_dev
         self._taken: set[str] = set()
         self._made: set[str] = set()
@@ -132,6 +138,7 @@ class _Snapshot:
 
     def _files(self) -> Iterator[str]:
         """Yield all files of the directory that the rules allow."""
+        # A stack instead of recursion, in sorted order, so that limits cut off the same files in every run.
         waiting = [""]
         while waiting:
             below = waiting.pop()
@@ -210,6 +217,7 @@ class _Snapshot:
             self._skipped.add(error.strerror or str(error), relative)
             return
         try:
+            # Checked again on the open file, which may have been replaced since `lstat`.
             status = os.fstat(descriptor)
             if self._is_regular(status):
                 self._copy(descriptor, status, relative)
@@ -221,7 +229,9 @@ class _Snapshot:
 
     def _copy(self, descriptor: int, status: os.stat_result, relative: str) -> None:
         """Copy an open file if it is within the limits."""
+        # `include` is False for a line `!pattern`, and None if no line matches.
         requested = self._requested is not None and self._requested.check_file(relative).include is False
+        # One byte more than allowed shows that the file is larger, without reading all of it.
         content = None if requested else os.read(descriptor, MAX_FILE_BYTES + 1)
         size = status.st_size if content is None else len(content)
         reason = self._reason_to_skip(size, content)
@@ -232,6 +242,7 @@ class _Snapshot:
             self._make_directories(os.path.dirname(relative))
             written = self._write(descriptor, content, os.path.join(self._target, relative), status.st_mode)
         except OSError as error:
+            # A full disk is reported: the checkpoints of the run would fail as well.
             if error.errno in NO_SPACE:
                 raise OSError(
                     error.errno, f"the code snapshot of this run was not saved: {error.strerror}", error.filename
@@ -252,6 +263,7 @@ class _Snapshot:
         """Return why a file is skipped, or None. `content` is None for a file that `.detignore` includes explicitly."""
         if content is not None and size > MAX_FILE_BYTES:
             return "above 1 MiB"
+        # Like git, which takes a file with a NUL byte for binary.
         if content is not None and b"\0" in content:
             return "not text"
         used, limit = (self._bytes, MAX_REQUESTED_BYTES) if content is None else (self._text_bytes, MAX_BYTES)
@@ -268,6 +280,7 @@ class _Snapshot:
             chunk = os.read(descriptor, _CHUNK) if content is None else content
             try:
                 while chunk:
+                    # A write without a buffer may be partial.
                     written = file.write(chunk)
                     chunk = chunk[written:] or (os.read(descriptor, _CHUNK) if content is None else b"")
                     self._check_time()

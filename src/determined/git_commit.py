@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1, or SHA-256 in newer repositories
 _LARGEST = 16 * 2**20  # maximum size in bytes of files that are read, such as packed references
 
 
@@ -37,6 +37,7 @@ def _checked_out(directory: Path) -> str | None:
     if not head.startswith("ref:"):
         return head if _COMMIT.fullmatch(head) else None
     reference = head.removeprefix("ref:").strip()
+    # The file is not trusted: a reference must not lead out of the repository.
     if ".." in reference or reference.startswith("/"):
         return None
     common = directory / "commondir"  # exists in a worktree: branches are stored in the main repository

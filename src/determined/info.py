@@ -56,7 +56,7 @@ class ClusterInfo:
     slot_ids: list[int]
     task_id: str
     allocation_id: str
-    session_token: str = field(repr=False)
+    session_token: str = field(repr=False)  # hidden in logs and tracebacks
     task_type: str
     master_cert_name: str | None = None
     master_cert_file: str | None = None
@@ -129,6 +129,7 @@ def enter_run(info: ClusterInfo) -> None:
 
 def leave_run(info: ClusterInfo) -> None:
     """Remove a run that has ended, so that the enclosing one is visible again. Unknown runs are ignored."""
+    # By identity: two runs of a process may have equal descriptions.
     for position, known in enumerate(_open_runs):
         if known is info:
             del _open_runs[position]
@@ -199,6 +200,7 @@ def to_env(info: ClusterInfo) -> dict[str, str]:
         "DET_CONTAINER_RANK": str(info.container_rank),
         "DET_CONTAINER_SLOT_COUNTS": json.dumps(info.container_slot_counts),
         "DET_GPU_UUIDS": json.dumps(info.gpu_uuids),
+        # JSON has no tuples; `from_env` makes one again.
         "DET_TRIAL_RUNGS": json.dumps(trial._rungs),
     }
     optional = {

@@ -14,7 +14,9 @@ from typing import TypeGuard
 NAME_RULE = "1 to 128 letters, digits, '-' or '_', the first one a letter or a digit"
 
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Neither a dot nor a slash, so that a name can neither be `..` nor be hidden nor lead to another directory.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+# Control characters could forge lines in logs and terminals.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -33,6 +35,7 @@ def named_entry(root: Path, name: object) -> Path | None:
     if not is_name(name):
         return None
     path = root / name
+    # A link could lead to any other directory.
     return None if path.is_symlink() else path
 
 

@@ -13,6 +13,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
+        # `error.name` may be a parent package, as `mlflow` for `mlflow.entities`.
         if error.name is None or not module.startswith(error.name):
             raise  # the package is installed, but one of its own dependencies is missing
         raise MissingExtraError(

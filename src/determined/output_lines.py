@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+# The store and viewers handle a log line by line; a program may print megabytes without a line end.
 LONGEST = 16 * 1024
 
 # A line that is too long is cut after a space if there is one near the end: a cut through a secret would prevent
@@ -26,6 +27,7 @@ def pieces(line: bytes) -> list[bytes]:
     start = 0
     while len(line) - start > LONGEST:
         end = start + LONGEST
+        # `rfind` returns -1 if there is no space, which makes 0, and `or` takes the complete length.
         end = line.rfind(b" ", end - _LONGEST_WORD, end) + 1 or end
         cut.append(line[start:end])
         start = end

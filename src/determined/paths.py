@@ -28,6 +28,7 @@ CONTENTS = {
 def data_dir() -> Path:
     """Return the user's data directory, created for the owner only. The environment is read at each call."""
     path = _named_data_dir() or _base() / "determined"
+    # Mode 0700, because checkpoints and logs may contain private data.
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
@@ -84,6 +85,7 @@ def made_private(path: Path) -> Path:
 
 def state_dir() -> Path:
     """Return the directory for state shared by all stores of a user on this machine, created for the owner only."""
+    # Separate from the data: state is of this machine, and the data directory may be on a shared file system.
     home = os.environ.get("XDG_STATE_HOME", "")
     path = (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "determined"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,6 +94,7 @@ def state_dir() -> Path:
 
 def in_data_dir(path: Path) -> bool:
     """Return whether a path is the data directory or below it, and so private to the user."""
+    # Both resolved, because either may be reached through a link.
     return path.resolve().is_relative_to(data_dir().resolve())
 
 
@@ -102,6 +105,7 @@ def are_private(places: Iterable[Path]) -> bool:
 
 def new_run_dir() -> Path:
     """Create and return the directory of a run. Its name is never a UUID, so it cannot be mistaken for a checkpoint."""
+    # Readable and sortable for users; process id and random part keep runs of one second apart.
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(3)}"
     path = made_private(runs_dir()) / name
     path.mkdir(mode=0o700)
@@ -116,6 +120,7 @@ def store_place() -> str:
 def store_files() -> list[Path]:
     """Return the files of a file-based store. Only SQLite may open them, because its locks would be lost otherwise."""
     place = store_place()
+    # A URL is a server, which has no files here.
     return [] if "://" in place else [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
 
 

@@ -11,7 +11,8 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal["script", "module", "notebook", "test", "interactive"]
 
 _PACKAGE = Path(__file__).resolve().parent
-# Not from `sysconfig`, which would first read Python's build settings.
+# Not from `sysconfig`, which would first read Python's build settings. Resolved for comparisons, because Python may be
+# reached through links, as in virtual environments.
 _STANDARD_LIBRARY = Path(os.__file__).resolve().parent
 
 # Processes of these packages run functions of many programs, so their main file does not identify a program.
@@ -62,6 +63,7 @@ def is_interactive() -> bool:
     """
     if _is_worker_process():
         return False
+    # `ps1` exists at a prompt, and `flags.interactive` with `python -i`, whose script runs before the prompt.
     return hasattr(sys, "ps1") or bool(sys.flags.interactive) or ipython_shell() is not None
 
 
@@ -119,6 +121,7 @@ def _is_shared_worker(file: Path, module: str | None) -> bool:
 
 def ipython_shell() -> Any:
     """Return the IPython shell of this process, or None."""
+    # Not imported: if the program has not, there is no shell, and the import takes long.
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
 

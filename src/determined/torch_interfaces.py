@@ -27,6 +27,7 @@ def failures() -> list[str]:
 
     This creates a process group of one rank and leaves it behind, so run it in a separate process.
     """
+    # One rank needs no network; without this, gloo resolves the host name, which fails on some machines.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     found = []
     for interface in INTERFACES:
@@ -62,6 +63,7 @@ def _default_group() -> None:
     group = module._get_default_group()
     module._get_default_store()
     timeouts = [group._get_backend(device).options._timeout for device in group._device_types]
+    # Any backend will do: `collective_timeout` takes the first that has a timeout.
     if not any(isinstance(timeout, timedelta) for timeout in timeouts):
         raise TypeError(f"the time-outs of the backends are {timeouts!r}")
 

@@ -104,6 +104,7 @@ class TrialContext:
 
         exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
         settings = StoredConfig(exp_conf)
+        # From a random seed, because a context for debugging need not be reproducible.
         hparams = sample_hyperparameters(settings.hyperparameters, RandomStream(secrets.randbits(32)))
         seed = settings.reproducibility.experiment_seed or 0
         return cls(TrialFacts(DummyDistributedContext(), hparams, exp_conf, seed))
@@ -194,6 +195,7 @@ class TrialContext:
 
     def set_stop_requested(self, stop_requested: bool) -> None:
         """Ask training to stop at the next boundary, with a checkpoint."""
+        # AssertionError, as in Determined, which some programs expect.
         if not isinstance(stop_requested, bool):
             raise AssertionError(f"set_stop_requested takes a bool, got {stop_requested!r}")
         logger.info("stop requested: %s", stop_requested)
@@ -227,6 +229,7 @@ class LegacyTrial:
 
 def _has_gpu() -> bool:
     """Return whether torch sees a GPU; False if the program has not imported torch."""
+    # Importing torch here would take seconds in programs that do not use it.
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_available())
 

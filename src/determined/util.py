@@ -13,6 +13,7 @@ logger = logging.getLogger("determined.util")
 
 def merge_dicts(base_dict: dict[str, Any], source_dict: dict[str, Any]) -> dict[str, Any]:
     """Return a new dict with the entries of both; nested dicts are merged, other values come from the second."""
+    # Copied completely, so that changes of the result do not change the arguments.
     merged: dict[str, Any] = copy.deepcopy(base_dict)
     for key, value in source_dict.items():
         known = merged.get(key)
@@ -39,6 +40,7 @@ def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: 
         try:
             return bytes(download())
         except Exception as error:  # only the user's client knows which errors pass
+            # The last error is raised as it is, and not wrapped: the caller may know its class.
             if attempt + 1 == n_retries:
                 raise
             # With a random part, so that processes which failed together do not try again together.

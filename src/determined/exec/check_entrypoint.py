@@ -10,15 +10,20 @@ from pathlib import Path
 from determined.code_import import checking_entrypoint, import_class
 from determined.errors import DeterminedError, InvalidExperimentException
 
-EXPLAINED = 3  # exit code which states that the last line of the output is the reason
+# Exit code which states that the last line of the output is the reason. Not 1, with which Python exits after any error,
+# nor 2, after wrong arguments.
+EXPLAINED = 3
 
 
 def main(arguments: list[str]) -> int:
     """Import the class without starting a run; return 0, or print the reason as the last line and return EXPLAINED."""
+    # A program of the user is found from the directory of its experiment, as in a trial.
     sys.path.insert(0, os.getcwd())
+    # The directory is the user's, and a check must leave no files in it.
     sys.dont_write_bytecode = True
     try:
         _import(arguments[0])
+    # Not BaseException: SystemExit is handled below, and Ctrl-C ends the check.
     except Exception as error:  # noqa: BLE001 (code of the user may raise anything)
         sys.stdout.flush()
         sys.stderr.write(f"\n{_reason(error)}\n")

@@ -17,7 +17,7 @@ from determined.config.stored import StoredConfig
 from determined.info import get_cluster_info
 
 _LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
-_SECONDS_BETWEEN_STACK_DUMPS = 30
+_SECONDS_BETWEEN_STACK_DUMPS = 30  # often enough to see where a trial hangs, and seldom enough not to flood its log
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
     sys.path.insert(0, os.getcwd())
     trial_class = import_class(parsed.trial)
+    # Imported late, because it loads torch.
     from determined.pytorch.run import exec_trial
 
     exec_trial.run(trial_class, config)

@@ -64,6 +64,7 @@ def size() -> int:
 
 def local_rank() -> int:
     """Return the rank of this process among those on its machine."""
+    # Launchers other than torchrun set only RANK; then there is one machine.
     return int(os.environ.get("LOCAL_RANK", rank()))
 
 
@@ -86,6 +87,7 @@ def allreduce(
     tensor: torch.Tensor, average: bool | None = None, name: str | None = None, *args: Any, op: str | None = None
 ) -> torch.Tensor:
     """Return a tensor reduced over all ranks: averaged, or with the operation `op`."""
+    # A copy, because the caller keeps its tensor.
     return allreduce_(tensor.clone(), average, name, op=op)
 
 
@@ -101,6 +103,7 @@ def allreduce_(
             if tensor.is_floating_point() or tensor.is_complex():
                 tensor /= size()
             else:
+                # Dividing integers in place by `/=` is an error in torch.
                 tensor //= size()
     return tensor
 
@@ -112,6 +115,7 @@ def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
     import torch
 
     dist = _collectives()
+    # Collectives need contiguous memory.
     own = tensor.contiguous()
     lengths = allgather_object(len(own))
     # Collectives need equal shapes, so each rank pads its tensor to the longest one, and the padding is cut off.
@@ -158,12 +162,14 @@ def broadcast_parameters(
     """Replace parameters by those of the root rank; a state dict or named parameters."""
     pairs = params.items() if isinstance(params, Mapping) else params
     for _, tensor in pairs:
+        # In place on the data: the operation must not become part of the graph of a parameter.
         broadcast_(tensor.data if hasattr(tensor, "data") else tensor, root_rank)
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
     """Replace the state of an optimizer by that of the root rank."""
     if size() > 1:
+        # As one object, because ranks that made no step have no tensors of state to receive into.
         optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
 
 
@@ -196,6 +202,7 @@ def _number(variable: str, alone: int, ask: Any) -> int:
 
 def _group_exists() -> bool:
     """Return whether torch's default process group is initialized."""
+    # Imported on use: only `pytorch/` imports torch when it is imported itself.
     import torch.distributed as dist
 
     return dist.is_available() and dist.is_initialized()

@@ -53,8 +53,10 @@ class Stop:
     finished: bool = False
 
 
+# Plain values: they are stored in the journal with the event that caused them, and replayed after a crash.
 Action = Create | Continue | Pause | Stop
 
+# Stored in journals, so existing words cannot change.
 ExitReason = Literal["completed", "errored", "canceled", "invalid_hp"]
 
 

@@ -30,6 +30,7 @@ class Bracket:
         """Return (time, number of trials that end there) for each rung, if each rung promotes exactly its share."""
         reached = [self.trials]
         for _ in self.thresholds[1:]:
+            # At least one trial continues, so that the last rung is always reached.
             reached.append(max(math.floor(Fraction(reached[-1]) / Fraction(divisor)), 1))
         ends = [before - after for before, after in zip(reached, [*reached[1:], 0], strict=True)]
         return list(zip(self.thresholds, ends, strict=True))
@@ -37,11 +38,13 @@ class Bracket:
 
 def thresholds(max_time: int, divisor: float, rungs: int) -> tuple[int, ...]:
     """Return the times of the rungs, each about `divisor` times the one before."""
+    # From the last rung backwards, so that it is exactly `max_time`; no rung can be before the first unit.
     return tuple(max(math.floor(max_time / Fraction(divisor) ** (rungs - 1 - rung)), 1) for rung in range(rungs))
 
 
 def integer_logarithm(number: int, base: float) -> int:
     """Return the largest integer exponent for which the power of the base does not exceed the number."""
+    # By multiplication: `math.log(1000, 10)` is 2.9999999999999996.
     exponent, power = 0, Fraction(base)
     while power <= number:
         exponent, power = exponent + 1, power * Fraction(base)
@@ -69,6 +72,7 @@ def adaptive_brackets(
     bracket_rungs: Sequence[int] = (),
 ) -> list[Bracket]:
     """Return the brackets of `adaptive_asha`, the most aggressive first."""
+    # The most aggressive first: it is the first to get the remainder of the trials, and its trials the lowest numbers.
     sizes = sorted(bracket_rungs or _sizes(mode, most_rungs(max_time, divisor, trials, max_rungs)), reverse=True)
     sizes = sizes[:trials]  # no more brackets than trials
     shares = _trial_shares(sizes, divisor, trials)
@@ -93,8 +97,10 @@ def _sizes(mode: Mode, most: int) -> Sequence[int]:
 
 def _trial_shares(sizes: Sequence[int], divisor: float, trials: int) -> list[int]:
     """Distribute the trials over the brackets so that each bracket has about the same training budget."""
+    # A bracket with more rungs trains each of its trials less, so it gets more of them.
     weights = [Fraction(divisor) ** (size - 1) / size for size in sizes]
     shares = [max(math.floor(weight / sum(weights) * trials), 1) for weight in weights]
+    # Rounding leaves some trials over, or, with `max(..., 1)`, gives out too many.
     shares[0] += trials - sum(shares)
     return shares
 
@@ -104,6 +110,7 @@ def _place_shares(trial_shares: Sequence[int], divisor: float, at_once: int) -> 
     if at_once == 0:
         return [max(trial_shares[-1], math.floor(divisor))] * len(trial_shares)
     count = len(trial_shares)
+    # At least one for each bracket: one without a place would never begin.
     share, rest = divmod(max(at_once, count), count)
     return [share + (position < rest) for position in range(count)]
 
@@ -116,4 +123,5 @@ def next_bracket(brackets: Sequence[Bracket], created: Sequence[int]) -> int:
     for position, bracket in enumerate(brackets):
         if created[position] < min(bracket.at_once, bracket.trials):
             return position
+    # Exact fractions, so that ties are ties; `min` then takes the first bracket.
     return min(range(len(brackets)), key=lambda position: Fraction(created[position], brackets[position].trials))

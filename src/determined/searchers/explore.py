@@ -23,6 +23,7 @@ def explore(
     are choices that are not resampled.
     """
     changed = []
+    # In sorted order, so that the same random words go to the same hyperparameters after a restart.
     for path, found in leaves(space):
         value = found.value if isinstance(found, Const) else _value_at(hparams, path)
         if not isinstance(found, Const):
@@ -45,6 +46,7 @@ def _value_at(hparams: dict[str, Any], path: tuple[str, ...]) -> Any:
 def _perturb(found: Leaf, value: float, factor: float, *, grows: bool) -> float:
     """Return a value increased or decreased by the factor, within the bounds of its range."""
     value = value * (1 + factor if grows else 1 - factor)
+    # The value itself is multiplied, not its exponent, so the bounds have to be values too.
     if isinstance(found, Power):
         low, high = found.bounds()
         return min(max(value, low), high)

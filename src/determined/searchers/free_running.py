@@ -29,6 +29,7 @@ class FreeRunningSearcher:
             self._pool.extend(event.max_trials)
         elif isinstance(event, Reopened):
             self._reopen(event.numbers)
+        # Repeated after a crash, or from a trial that has ended: the searcher knows its outcome already.
         elif event.number not in self._trials:
             return []
         elif isinstance(event, Validated):

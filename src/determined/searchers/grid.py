@@ -41,7 +41,9 @@ def _axis(found: Leaf, path: tuple[str, ...]) -> list[Any]:
             message=f"hyperparameters.{'.'.join(path)}: a grid search needs count, the number of values to try"
         )
     if isinstance(found, Whole):
+        # More points than integers would only give duplicates.
         count = min(found.count, found.high - found.low + 1)
+        # Exact, because floats lose digits of large integers and would round some halves the wrong way.
         return [_round(point) for point in _spread(Fraction(found.low), Fraction(found.high), count)]
     if isinstance(found, Real):
         return _spread(found.low, found.high, found.count)

@@ -105,15 +105,18 @@ class Halving(ABC):
     def _exit(self, trial: RungTrial, reason: ExitReason) -> None:
         """Process the end of a trial: update the pool and the rungs, and report the outcome to the source."""
         del self._trials[trial.number]
+        # A trial that was stopped already has its result, which remains valid.
         invalid = reason == "invalid_hp" and trial.status != "stopped"
         self._pool.exit(trial.number, invalid=invalid)
         self._spent += trial.latest.time or 0.0
         rungs = self._rungs[trial.bracket]
         if invalid:
+            # An invalid trial is replaced, so its results must not count a second time.
             for rung in rungs:
                 rung.forget(trial.number)
         elif trial.status in ("running", "promoted") and not trial.finished:
             rungs[trial.rung].leave(trial.number, self._value(trial) if reason == "completed" else WORST)
+        # The end of this trial may have been what others waited for, at any rung.
         for position in range(len(rungs)):
             self._add_ended_results(trial.bracket, position)
         ended_by_itself = trial.status == "running" and reason == "completed"
@@ -175,6 +178,7 @@ class Halving(ABC):
         spent, to_come = self._spent, 0.0
         for trial in self._trials.values():
             goal = self._goal(trial)
+            # Progress that a program reports refers to the complete training, and not to the next rung.
             reported = fractions.get(trial.number, 0.0) * self._brackets[trial.bracket].thresholds[-1]
             time = min(max(trial.latest.time or 0.0, reported, 0.0), goal)
             spent += time
@@ -191,7 +195,9 @@ class Halving(ABC):
         times = self._brackets[bracket].thresholds[rung:]
         steps = pairwise(times)
         return sum(
-            (after - before) / float(self._divisor) ** (position + 1) for position, (before, after) in enumerate(steps)
+            # One in `divisor` is promoted at each rung. Only an estimate, so floats are good enough here.
+            (after - before) / float(self._divisor) ** (position + 1)
+            for position, (before, after) in enumerate(steps)
         )
 
     @property

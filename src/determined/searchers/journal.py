@@ -32,6 +32,7 @@ _ACTION_NAMES = {kind: name for name, kind in _ACTIONS.items()}
 
 def event_to_plain(event: Event) -> dict[str, Any]:
     """Return an event as plain JSON data."""
+    # `vars` and not `asdict`, which would copy the values recursively.
     plain = {"event": _EVENT_NAMES[type(event)], **vars(event)}
     if isinstance(event, Reopened):
         plain["numbers"] = list(event.numbers)
@@ -65,5 +66,6 @@ def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:
     name = fields.pop(key, None)
     try:
         return kinds[name](**fields)
+    # A journal of a newer version, or a damaged one.
     except (KeyError, TypeError) as error:
         raise StoreError(f"the journal of the search contains an unknown {key}: {plain!r}") from error

@@ -20,5 +20,6 @@ class NewestValidation:
         time = finite_number(event.time)
         if time is not None and self.time is not None and time < self.time:
             return
+        # A report without a time still brings a newer metric.
         self.time = time if time is not None else self.time
         self.metric = finite_number(event.metric)

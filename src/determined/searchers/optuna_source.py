@@ -32,6 +32,7 @@ class OptunaSource:
         self, space: dict[str, Any], seed: int, *, sampler: str, options: dict[str, Any], smaller_is_better: bool
     ) -> None:
         self._optuna = require("optuna", extra="optuna", purpose="the searcher optuna")
+        # As JSON, because a dot in a name would make joined paths ambiguous.
         self._leaves = [(path, json.dumps(path), found) for path, found in leaves(space)]
         self._distributions = {
             name: _distribution(self._optuna, found) for _, name, found in self._leaves if not isinstance(found, Const)
@@ -60,6 +61,7 @@ class OptunaSource:
         return with_identity(nest(values), self._stream)
 
     def learn(self, number: int, outcome: Outcome) -> None:
+        # In the order of the calls: a replay makes the same calls on a new study.
         self._record.append(["tell", number, vars(outcome)])
         trial, states = self._asked.pop(number), self._optuna.trial.TrialState
         with _without_optuna_logs(self._optuna):
@@ -81,6 +83,7 @@ class OptunaSource:
                 self.learn(number, Outcome(**content))
                 continue
             self.draw(number)
+            # Compared at every step: a sampler that proposes something else would silently continue another search.
             if self._record[-1][2] != content:
                 raise InvalidConfigurationException(
                     message=f"the search cannot go on: it was begun with Optuna {state['optuna']}, and Optuna "
@@ -140,6 +143,7 @@ def _short(name: str) -> str:
 @contextmanager
 def _without_optuna_logs(optuna: ModuleType) -> Iterator[None]:
     """Suppress Optuna's log line for each study and its warnings about experimental samplers."""
+    # Restored afterwards, because the program may use Optuna itself.
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

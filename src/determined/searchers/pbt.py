@@ -118,6 +118,7 @@ class PbtSearcher:
         Unless it completed or already has its result of this round, its metric is discarded.
         """
         member.alive = False
+        # A metric of an unfinished round is not comparable with those of complete ones.
         if not member.measured and event.reason != "completed":
             member.latest.metric = None
         member.measured = True
@@ -132,6 +133,7 @@ class PbtSearcher:
         `reporter` is the trial whose report ended the round and which still holds its slots; all other live trials are
         paused.
         """
+        # By number among equal values, so that the order of reports does not matter.
         ranked = sorted(self._members.values(), key=lambda member: (self._value(member), member.number))
         self._note_comparisons(ranked)
         if self._round == self._rounds - 1:
@@ -140,9 +142,11 @@ class PbtSearcher:
         losers = [
             member for place, member in enumerate(ranked) if not member.alive or place >= len(ranked) - self._replaced
         ]
+        # In the order of the ranking, which decides the parents below.
         survivors = [member for member in ranked if member not in losers]
         if not survivors:
             self.failure = f"no trial of round {self._round + 1} of {self._rounds} is left to continue from"
+        # A trial without a metric may survive, but is never copied.
         parents = [member for member in survivors if self._value(member) != WORST][: max(self._replaced, 1)]
         actions: list[Action] = [self._stop(member) for member in losers if member.alive]
         for member in losers:
@@ -152,6 +156,7 @@ class PbtSearcher:
         self._round += 1
         if reporter in parents and losers:
             actions.append(Pause(reporter.number))  # pausing makes it save the checkpoint that its copies start from
+        # The best parent is copied first; without parents new trials are drawn at random.
         actions += [self._create(parents[i % len(parents)] if parents else None) for i in range(len(losers))]
         for member in survivors:
             member.measured = False
@@ -198,6 +203,7 @@ class PbtSearcher:
 
     def _goal(self, member: _Member) -> float:
         """Return the time at which a trial finishes the present round."""
+        # A copy counts its time from its own creation.
         return float(self._length * (self._round - member.birth + 1))
 
     def _value(self, member: _Member) -> float:

@@ -78,6 +78,7 @@ class Pool:
 
     def exit(self, number: int, *, invalid: bool) -> None:
         """Count a trial as ended and free its place."""
+        # Not `remove`: a paused trial holds no place.
         self.busy.discard(number)
         self.exited += 1
         self.invalid += invalid
@@ -94,6 +95,7 @@ class Pool:
         """Increase the total number of trials. Raise if the search cannot be extended or the number is smaller."""
         if self._fixed_because is not None:
             raise InvalidConfigurationException(message=f"the search cannot be extended: {self._fixed_because}")
+        # Trials that were created cannot be taken back.
         if max_trials < self.max_trials:
             raise InvalidConfigurationException(
                 message=f"searcher.max_trials: expected more than the present {self.max_trials}, got {max_trials}"

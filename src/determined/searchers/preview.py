@@ -55,6 +55,7 @@ def preview(
     """
     outline = method_of(searcher).outline(hyperparameters, slots=slots, validation_period=validation_period)
     ranges, warnings = _log_ranges(hyperparameters)
+    # The plan is sorted by time, and trials that are never stopped end at its last entry.
     longest = outline.plan[-1][0] if outline.plan else 0
     return Preview(
         trials=outline.trials,

@@ -99,6 +99,7 @@ class PromotionSearcher(Halving):
         self._rungs[trial.bracket][trial.rung].enter(trial.number)
         reached = self._reached(trial)  # if validations are rare, one report may reach several rungs
         trial.finished = reached and self._is_last(trial)
+        # A trial that reached the next rung as well is compared there below, and needs no place in between.
         if trial.finished or not reached:
             trial.status = "promoted"
             self._promoted.append(trial.number)
@@ -108,6 +109,7 @@ class PromotionSearcher(Halving):
     def _refill(self) -> list[Action]:
         """Continue promoted trials before new ones are created."""
         actions: list[Action] = []
+        # A copy, because the loop removes entries.
         for number in list(self._promoted):
             trial = self._trials[number]
             if trial.finished:
@@ -141,9 +143,11 @@ class PromotionSearcher(Halving):
         for rung, place in enumerate(rungs[:-1]):
             if place.expects_results:
                 return
+            # Remembered, so that a rung is not searched again after every event.
             if (bracket, rung) in self._closed:
                 continue
             above = rungs[rung + 1]
+            # No trial was ever promoted from here.
             if not above.expects_results and len(above) == 0:
                 self._promote_best(bracket, rung)
             for index in range(len(place)):
@@ -171,4 +175,5 @@ class PromotionSearcher(Halving):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._promoted = list(state["promoted"])
+        # Not part of the state: it only saves work, and is computed again.
         self._closed.clear()

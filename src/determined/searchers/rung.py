@@ -40,6 +40,7 @@ class Rung:
     def add(self, number: int, value: float, *, before_equals: bool) -> int:
         """Add a result and return its index in the order."""
         self._waiting.pop(number, None)
+        # The two forms of halving treat equal values differently; see `_newcomers_before_equals`.
         index = (bisect_left if before_equals else bisect_right)(self._values, value)
         self._values.insert(index, value)
         self._numbers.insert(index, number)
@@ -56,6 +57,7 @@ class Rung:
     def due(self) -> Iterator[tuple[int, float]]:
         """Yield trials that ended and whose turn has come. The caller must `add` each one before the next."""
         while self._waiting:
+            # Dicts keep the order of entry, and the first entry is the one whose turn it is.
             number, value = next(iter(self._waiting.items()))
             if value is None:
                 return

@@ -68,6 +68,7 @@ def rung_outline(
 ) -> Outline:
     """Return the outline of a search with rungs. `could_promote` if it stops trials, but could pause them instead."""
     plan = _merged_plan(brackets, settings.divisor)
+    # With fewer slots than the divisor, too few trials are at a rung at the same time for a comparison.
     suggested = could_promote and len(plan) > 1 and slots is not None and slots <= settings.divisor
     return Outline(
         trials=settings.max_trials,

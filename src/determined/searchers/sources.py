@@ -9,7 +9,7 @@ from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.searchers.grid import Grid
 
-_LARGEST_SEED = 2**31 - 1
+_LARGEST_SEED = 2**31 - 1  # valid as a seed for Python, numpy and torch alike
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ class StoppingSearcher(Halving):
         while self._reached(trial):
             rung, value = rungs[trial.rung], self._value(trial)
             index = rung.add(trial.number, value, before_equals=True)
+            # The first trials at a rung continue without competition; waiting for others would leave slots unused.
             kept = max(self._share(len(rung)), 1)
             self._note_comparison(trial, index, kept)
             self._add_ended_results(trial.bracket, trial.rung)
@@ -29,5 +30,6 @@ class StoppingSearcher(Halving):
                 trial.status = "stopped"
                 return [Stop(trial.number)]
             trial.rung += 1
+            # Entered at once, so that trials that come later wait for its result.
             rungs[trial.rung].enter(trial.number)
         return [Continue(trial.number, self._goal(trial))] if trial.rung > first else []

@@ -117,6 +117,7 @@ def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, dict):
             found += _numbers(f"{prefix}/{name}", value)
+        # An integer beyond the range of a float cannot be sent as a number.
         elif isinstance(value, (bool, float)) or is_finite(value):
             found.append((f"{prefix}/{name}", float(value)))
     return found

@@ -8,6 +8,7 @@ from collections import deque
 
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Report
 
+# As for the store's writer: bounds the memory while a service is unavailable.
 MOST_EVENTS = 10_000
 MOST_BYTES = 64 * 2**20
 _MOST_TOGETHER = 500
@@ -36,11 +37,15 @@ class Backlog:
             if self._deadline is not None:
                 return False
             before = self._dropped
+            # Beginnings, ends and checkpoints are kept: there are few of them, and without them a service shows wrong
+            # data.
             while len(self._events) >= MOST_EVENTS or self._bytes + _size(event) > MOST_BYTES:
                 if not self._drop_oldest_report():
                     break
             self._events.append(event)
             self._bytes += _size(event)
+            # Only when the thread waits for a first event or for a full call: waking it for every report would be
+            # slow.
             if len(self._events) in (1, _MOST_TOGETHER):
                 self._changed.notify()
             return before == 0 and self._dropped > 0
@@ -65,6 +70,7 @@ class Backlog:
                     return None
                 self._changed.wait()
             if isinstance(self._events[0], (Report, CheckpointReference)):
+                # Collected for a moment, because each call is a request over the network.
                 self._changed.wait_for(lambda: self.closing or len(self._events) >= _MOST_TOGETHER, _SECONDS_TOGETHER)
             events = [self._take()]
             while self._events and _can_be_sent_together(events[-1], self._events[0]) and len(events) < _MOST_TOGETHER:
@@ -89,6 +95,7 @@ class Backlog:
             return self._dropped + self._in_hand + _reports(self._events)
 
     def _drop_oldest_report(self) -> bool:
+        # From the front, where the oldest report is nearly always found at once.
         for position, event in enumerate(self._events):
             if isinstance(event, Report):
                 del self._events[position]

@@ -15,6 +15,7 @@ from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
 
+# Stored in MLflow, so these names cannot change: runs of earlier versions are found by them.
 _KEY = "determined.key"
 _STEPS = "determined.steps_completed"  # tag with the last step that was sent, by group
 _STATUS = {
@@ -63,9 +64,11 @@ class MlflowSink(Sink):
         self._entities = require("mlflow.entities", extra="mlflow", purpose="the sink mlflow")
         self._client = mlflow.MlflowClient(tracking_uri=self._settings.tracking_uri)
         experiment_id = self._experiment_id(begin)
+        # The key is hexadecimal, so it needs no escaping.
         found = self._client.search_runs([experiment_id], f"tags.`{_KEY}` = '{begin.key}'", max_results=1)
         if found:
             run = found[0]
+            # MLflow shows an ended run as ended until its status is set again.
             self._client.update_run(run.info.run_id, status="RUNNING")
         else:
             run = self._client.create_run(experiment_id, run_name=begin.name, tags={_KEY: begin.key})
@@ -76,6 +79,7 @@ class MlflowSink(Sink):
 
     def send(self, events: Sequence[Report | CheckpointReference]) -> None:
         metrics = [metric for event in events if isinstance(event, Report) for metric in self._metrics(event)]
+        # The last part carries the tag, see below; with no metrics there is still one call for it.
         *before, last = _parts(metrics, _MOST_METRICS) or [[]]
         for some in before:
             self._log(metrics=some)
@@ -122,7 +126,7 @@ class MlflowSink(Sink):
             self._log(params=some)
 
     def _metrics(self, report: Report) -> list[Any]:
-        at = int(report.reported * 1000)
+        at = int(report.reported * 1000)  # MLflow takes milliseconds
         return [
             self._entities.Metric(_named(name), value, at, report.steps_completed)
             for name, value in report.values().items()
@@ -134,6 +138,7 @@ class MlflowSink(Sink):
             self._log(tags=some)
 
     def _log(self, **what: list[Any]) -> None:
+        # Synchronously, because an error must reach the sender, which retries.
         self._client.log_batch(self._run_id, **what, synchronous=True)
 
 
@@ -162,5 +167,6 @@ def _named(name: str) -> str:
     cleaned = "/".join(parts)
     if len(cleaned) <= _LONGEST_NAME:
         return cleaned
+    # A digest keeps long names apart that begin in the same way.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{cleaned[: _LONGEST_NAME - 13]}-{digest}"

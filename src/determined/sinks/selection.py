@@ -38,6 +38,7 @@ def chosen_sinks(block: Any, env: Mapping[str, str]) -> list[Sink]:
 
 
 def _is_installed(package: str) -> bool:
+    # Here: importing a client takes seconds, so only its presence is checked.
     from importlib.util import find_spec
 
     return find_spec(package) is not None

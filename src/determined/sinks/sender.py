@@ -15,10 +15,11 @@ from determined.sinks.event_queue import MOST_EVENTS, Backlog
 
 logger = logging.getLogger("determined.sinks")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # exponential backoff; a service that is down for long is asked once a minute
 _MOST_REFUSALS = 3  # by a service that is reachable: after that the events are considered the cause
+# Time for the thread to see that its client was stopped, before the interpreter shuts down.
 _SECONDS_TO_NOTICE = 1.0
-_LONGEST_REASON = 500
+_LONGEST_REASON = 500  # a client may quote a complete response of the server
 
 
 class Sender:
@@ -114,6 +115,8 @@ class Sender:
         while True:
             closing, answers = self._backlog.closing, False
             try:
+                # After a failure the connection may be lost, and a part of the events may have arrived: opening again
+                # shows which.
                 if tries and self._begin is not None and not isinstance(events[0], Begin):
                     self._received = self._sink.open(self._begin)
                     answers = True
@@ -123,9 +126,11 @@ class Sender:
                 self._reason = _in_one_line(error)
                 if tries == 1:
                     self._warn(f"upload failed ({self._reason}). Retrying; training continues.")
+                # The service answered to `open`, so it is the events that it rejects.
                 if answers and (closing or refusals >= _MOST_REFUSALS):
                     self._drop_rejected_events(events)
                     return True
+                # At the end there is one more attempt, because the failure may have been a moment ago.
                 if self._abandoned or (closing and (tries > 1 or isinstance(events[0], Begin))):
                     return False
                 if not closing:
@@ -164,6 +169,7 @@ class Sender:
         not.
         """
         step, group = report.steps_completed, report.group
+        # -1, because steps begin at 0.
         arrived = self._sent.get(group, -1) < step <= self._received.get(group, -1)
         return step > self._known.get(group, -1) and not arrived
 
@@ -196,6 +202,7 @@ class Sender:
 def close_all(senders: Sequence[Sender], seconds: float) -> None:
     """Close all senders, which share the same time to send what is left."""
     deadline = time.monotonic() + seconds
+    # All are closed first, so that they use the same time and not one after another.
     for sender in senders:
         sender.stop(deadline)
     for sender in senders:

@@ -33,6 +33,8 @@ class TrackioSink(Sink):
         self._run = trackio.init(
             project=self._settings.project or begin.experiment,
             space_id=self._settings.space_id,
+            # Trackio resumes by name, so the name must be unique: part of the key distinguishes trials of different
+            # stores.
             name=f"{begin.name}-{begin.key[:8]}",
             group=f"{begin.experiment}-{begin.experiment_id}",
             resume="allow",
@@ -42,6 +44,7 @@ class TrackioSink(Sink):
                 "labels": list(begin.labels),
                 "description": begin.description,
             },
+            # Metrics of the machine are the profiler's, and a page must not open in a notebook.
             embed=False,
             auto_log_gpu=False,
             auto_log_cpu=False,

@@ -14,12 +14,15 @@ from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
 
+# Stored in the summary of runs, so these names cannot change.
 _STEP = "steps_completed"
 _SENT = "determined/steps_completed/"  # + group: summary field with the last step that was sent
 _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
 _LONGEST_NAME = 128
 _SERVICE_PROCESS = "wandb-core"
+# 143 as after SIGTERM.
 _EXIT_CODES = {"completed": 0, "stopped": 143, "canceled": 143, "failed": 1, "running": 1}
+# `_SECONDS_TO_FINISH` is shorter than the time that a run waits for its sinks at the end.
 _SECONDS_TO_BEGIN, _SECONDS_TO_FINISH = 60.0, 8.0
 
 # Send only what the run reports: no console output, no code, no data about the machine or the command line.
@@ -68,6 +71,7 @@ class WandbSink(Sink):
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         wandb = require("wandb", extra="wandb", purpose="the sink wandb")
         mode = self._settings.mode or wandb.setup().settings.mode
+        # Without a prompt: the client would otherwise ask for a key on the terminal of the training.
         if mode == "online" and not wandb.login(prompt=False, verify=False):
             raise RuntimeError("not logged in to W&B: set WANDB_API_KEY, call `wandb login`, or choose mode offline")
         project = self._settings.project or os.environ.get("WANDB_PROJECT") or begin.experiment
@@ -81,9 +85,11 @@ class WandbSink(Sink):
             name=begin.name[:_LONGEST_NAME],
             group=f"{begin.experiment[:100]}-{begin.experiment_id}",
             notes=begin.description or None,
-            tags=[label[:64] for label in begin.labels],
+            tags=[label[:64] for label in begin.labels],  # the service rejects longer tags
             config={**begin.hparams, "determined": begin.config},
+            # A resumed run may have changed hyperparameters, which the client would otherwise refuse.
             allow_val_change=True,
+            # In the directory of the run, because the client would otherwise write into the user's working directory.
             dir=os.environ.get("WANDB_DIR") or begin.directory,
             settings=_settings(wandb),
         )
@@ -98,6 +104,7 @@ class WandbSink(Sink):
             else:
                 row = {"checkpoint/uuid": event.uuid, "checkpoint/storage": event.storage}
                 self._run.log({**row, _STEP: event.steps_completed})
+        # After the rows: a kill in between sends them once more, instead of losing them.
         self._run.summary.update({f"{_SENT}{group}": steps for group, steps in last_steps(events).items()})
 
     def end(self, state: EndState) -> None:
@@ -108,6 +115,7 @@ class WandbSink(Sink):
 
     def abandon(self) -> None:
         """Kill the client's service process, which would otherwise delay the exit. Its file can be synced later."""
+        # Not imported yet: nothing was started.
         wandb = sys.modules.get("wandb")
         if wandb is None or wandb.run is not None:
             return  # the program's own run still needs the service process

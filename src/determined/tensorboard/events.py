@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _STEP_BYTES = 6  # steps are varints of fixed width, 42 bits, so that all records of a template have the same length
+# Limits the checksum tables; see `_bounded`.
 _EVENT_BYTES = 2000
 _MASK = 0xA282EAD8  # added by the format, because a checksum of data that contains checksums is weak
+# A process may open several files in the same second, whose names would be equal.
 _numbers = itertools.count()
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -102,7 +104,7 @@ def _bounded(tags: Sequence[str]) -> Iterator[slice]:
         if size + len(tag) > _EVENT_BYTES and at > begin:
             yield slice(begin, at)
             begin, size = at, 0
-        size += len(tag) + 10
+        size += len(tag) + 10  # about the size of the other fields of a scalar
     if begin < len(tags):
         yield slice(begin, len(tags))
 
@@ -128,16 +130,19 @@ def _event(tags: tuple[str, ...]) -> _Event:
     head += _varint(sum(len(value) for value in values))
     data = head + b"".join(values)
 
+    # The value is the last field of each scalar, so it ends where the scalar ends.
     value_ends = itertools.accumulate((len(value) for value in values), initial=len(head))
     places = [*range(10, 10 + _STEP_BYTES)]
     for end in list(value_ends)[1:]:
         places += range(end - 4, end)
     stamped_at = np.array(places)
+    # The tables are computed once for each power of two, and shared by all templates.
     table = _contributions(len(data))
     last = len(data) - 1
     return _Event(
         record=np.frombuffer(_header(len(data)) + data + bytes(4), dtype=np.uint8)[None, :],
         checksum=np.uint32(_crc(data)),
+        # 12 bytes: the header of a record.
         time_at=slice(12 + 1, 12 + 9),
         time_rows=np.arange(8) * 256,
         time_contributions=table[last - np.arange(1, 9)].ravel(),
@@ -190,6 +195,7 @@ def _varints(steps: np.ndarray[Any, Any]) -> Bytes:
     """Return the steps as varints of fixed width, one row for each."""
     shifts = np.arange(0, 7 * _STEP_BYTES, 7)
     groups = (np.asarray(steps, dtype=np.int64)[:, None] >> shifts) & 0x7F
+    # All bytes but the last have the bit that another one follows, also after leading zeros.
     groups[:, :-1] |= 0x80
     return groups.astype(np.uint8)
 
@@ -272,5 +278,6 @@ def prepare() -> None:
 
     Called in the process that trials are forked from, so that each trial inherits them.
     """
+    # The rounded lengths of most events.
     for length in (64, 128, 256):
         _contribution_table(length)

@@ -18,7 +18,7 @@ from determined.searchers.method import Method, Outline
 from determined.searchers.pool import Pool
 from determined.searchers.sources import GridSource
 
-_LARGE_GRID = 2000
+_LARGE_GRID = 2000  # above this a mistake in `count` is likely
 
 
 class GridSearch(Method):
@@ -40,6 +40,7 @@ class GridSearch(Method):
     def build(self, space: dict[str, Any], seed: int) -> Searcher:
         grid = Grid(space)
         fixed = f"a grid search has one trial for each of its {len(grid)} points"
+        # An invalid point is not replaced: the grid has no other point for it.
         pool = Pool(len(grid), self.max_concurrent_trials, replace_invalid=False, fixed_because=fixed)
         return FreeRunningSearcher(GridSource(grid, seed), pool)
 

@@ -18,6 +18,7 @@ from determined.searchers.pbt import PbtSearcher, replaced_each_round
 class ReplaceFunction(Block):
     """The fraction of a population that is replaced after each round."""
 
+    # At most half: a trial cannot be among the best and among the replaced ones.
     truncate_fraction: Annotated[float, validators.number(0, 0.5)] = 0.2
 
 
@@ -74,5 +75,6 @@ class PopulationSearch(Method):
             trials=self.population_size + replaced * (self.num_rounds - 1),
             at_once=self.population_size,
             time_metric=self.time_metric,
+            # Copies continue from their parents, so the population trains as long as if none were replaced.
             units=self.population_size * self.num_rounds * self.length_per_round.value,
         )

@@ -20,6 +20,7 @@ class SingleSearch(Method):
 
     def build(self, space: dict[str, Any], seed: int) -> Searcher:
         fixed = "single is one trial; random takes max_trials"
+        # An invalid trial is not replaced: the search is this one trial.
         return FreeRunningSearcher(RandomSource(space, seed), Pool(1, 1, replace_invalid=False, fixed_because=fixed))
 
     def outline(self, space: dict[str, Any], *, slots: int | None, validation_period: float | None) -> Outline:

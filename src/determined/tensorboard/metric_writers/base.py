@@ -65,6 +65,7 @@ def training_rows(
     Per-batch values are at the index of their batch; those that exist only for the complete workload are at its end.
     """
     batch_metrics = batch_metrics or []
+    # A batch counts from 0, so the first one of the workload is at the number of batches before it.
     first = steps_completed - len(batch_metrics)
     for position, batch in enumerate(batch_metrics):
         for name, value in batch.items():
@@ -96,5 +97,6 @@ def is_scalar(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "fiub"
     if isinstance(value, int):
+        # `float` raises OverflowError for larger integers.
         return abs(value) <= sys.float_info.max
     return isinstance(value, (float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)
