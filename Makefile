@@ -13,7 +13,7 @@ SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test tests test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
+.PHONY: demo test tests page test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,13 @@ demo: $(STAMP)
 # Everything CI asks for: format, lint, types, tests. The checks run on one core, so the tests begin beside them.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 2 check tests
+
+# The web page, into src/determined/web/static. Installing the package has built it; this builds it again after a change
+# of page/. Without npm the installation is repeated, because it gets Node from PyPI.
+page: $(STAMP)
+	@if command -v npm >/dev/null; then cd page && { test -d node_modules || npm ci --no-audit --no-fund; } && npm run --silent build; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .; fi
+	@test -f src/determined/web/static/page.js || { echo "The web page was not built: npm's registry did not answer."; exit 1; }
 
 # Many tests wait for something: three at a time keep two cores busy. Idle workers take over tests of busy ones. The
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
@@ -115,11 +122,12 @@ $(SINKS_STAMP): $(STAMP)
 		> $$($(SINKS_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
 	touch $@
 
-# Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store.
+# Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store, Chromium for the web page.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || (apt-get update -qq && \
 		apt-get install -y -qq postgresql)
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

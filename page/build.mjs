@@ -1,0 +1,44 @@
+// Builds the page into src/determined/web/static, or (with --tests) the unit tests into build/tests.
+import { build } from "esbuild";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const shared = {
+  bundle: true,
+  target: "es2022",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  legalComments: "none", // licenses.txt has the licences of all that is bundled
+  logLevel: "warning",
+};
+
+if (process.argv.includes("--tests")) {
+  const out = join(here, "build", "tests");
+  rmSync(out, { recursive: true, force: true });
+  const tests = readdirSync(join(here, "tests")).filter((name) => name.endsWith(".test.ts"));
+  await build({
+    ...shared,
+    entryPoints: tests.map((name) => join(here, "tests", name)),
+    outdir: out,
+    platform: "node",
+    format: "esm",
+    outExtension: { ".js": ".mjs" },
+  });
+} else {
+  const out = process.env.DET_PAGE_OUT ?? join(here, "..", "src", "determined", "web", "static");
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(out, { recursive: true });
+  // One classic script and one stylesheet: an exported page can contain both, which modules with imports could not.
+  await build({
+    ...shared,
+    entryPoints: { page: join(here, "src", "main.tsx") },
+    outdir: out,
+    format: "iife",
+    minify: true,
+  });
+  for (const name of ["index.html", "icon.svg"]) copyFileSync(join(here, name), join(out, name));
+  const licenses = ["preact", "uplot"].map((name) => `${name}\n\n${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf8")}`);
+  writeFileSync(join(out, "licenses.txt"), licenses.join("\n"));
+}

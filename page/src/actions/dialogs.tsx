@@ -1,0 +1,155 @@
+// The questions that actions ask before they are carried out.
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, post } from "../api.ts";
+import { formatBytes, formatValue, plural } from "../format.ts";
+import type { Preview } from "../types.ts";
+import { ErrorNotice } from "../ui/basics.tsx";
+import { Dialog } from "../ui/overlay.tsx";
+import { ACTION_NAMES, run, type Options } from "./run.ts";
+
+export interface Asked {
+  action: string;
+  ids: readonly (number | string)[];
+  noun: string;
+  text?: string;
+  hparams?: { [name: string]: unknown };
+  done?: (created: number | null) => void;
+}
+
+const EXPLAINED: Record<string, string> = {
+  cancel: "Its trials save a checkpoint and end. A canceled experiment can be continued.",
+  kill: "Its processes end at once, without a checkpoint. What was trained since the last one is lost.",
+  kill_trial: "Its processes end at once, without a checkpoint. What was trained since the last one is lost.",
+};
+const TEXT_LABELS: Record<string, string> = {
+  label: "Label", unlabel: "Label", rename: "New name", describe: "Description", note: "Notes", register: "Name of the model",
+};
+
+export function needsDialog(action: string): boolean {
+  return !["pause", "activate", "archive", "unarchive"].includes(action);
+}
+
+export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => void }) {
+  const { action, ids } = asked;
+  const [busy, setBusy] = useState(false);
+  const carryOut = (options: Options): void => {
+    setBusy(true);
+    void run(action, ids, options).then((results) => {
+      setBusy(false);
+      if (results === null) return;
+      onClose();
+      asked.done?.(results.find((result) => result.created != null)?.created ?? null);
+    });
+  };
+  const shared = { asked, onClose, busy, carryOut };
+  const title = `${ACTION_NAMES[action] ?? action}: ${ids.length === 1 ? `${asked.noun} ${ids[0]}` : plural(ids.length, asked.noun)}`;
+  return (
+    <Dialog title={title} onClose={onClose}>
+      {action === "delete" || action === "delete_checkpoint" ? <Deletion {...shared} />
+        : action in TEXT_LABELS ? <TextForm {...shared} />
+        : action === "fork" || action === "continue" || action === "extend" ? <Settings {...shared} />
+        : <Confirm {...shared} />}
+    </Dialog>
+  );
+}
+
+interface FormProps {
+  asked: Asked;
+  onClose: () => void;
+  busy: boolean;
+  carryOut: (options: Options) => void;
+}
+
+function Buttons({ onClose, busy, name, bad, disabled }: { onClose: () => void; busy: boolean; name: string; bad?: boolean; disabled?: boolean }) {
+  return (
+    <div class="buttons">
+      <button type="button" onClick={onClose}>Close</button>
+      <button type="submit" class={bad ? "bad" : "main"} disabled={busy || disabled}>{busy ? "Working …" : name}</button>
+    </div>
+  );
+}
+
+function Confirm({ asked, onClose, busy, carryOut }: FormProps) {
+  return (
+    <form onSubmit={(event) => { event.preventDefault(); carryOut({}); }}>
+      <p>{EXPLAINED[asked.action] ?? ""}</p>
+      <Buttons onClose={onClose} busy={busy} name={ACTION_NAMES[asked.action] ?? asked.action} bad />
+    </form>
+  );
+}
+
+function TextForm({ asked, onClose, busy, carryOut }: FormProps) {
+  const [text, setText] = useState(asked.text ?? "");
+  const long = asked.action === "note" || asked.action === "describe";
+  const optional = long;
+  return (
+    <form onSubmit={(event) => {
+      event.preventDefault();
+      carryOut({ text, ...(asked.action === "register" ? { create_model: true } : {}) });
+    }}>
+      <label class="block">{TEXT_LABELS[asked.action]}
+        {long ? <textarea value={text} rows={10} onInput={(event) => setText(event.currentTarget.value)} />
+          : <input value={text} autofocus required onInput={(event) => setText(event.currentTarget.value)} />}
+      </label>
+      <Buttons onClose={onClose} busy={busy} name="Save" disabled={!optional && text.trim() === ""} />
+    </form>
+  );
+}
+
+/** Changed settings: a fork starts from the trial's hyperparameters, each of which can be changed. */
+function Settings({ asked, onClose, busy, carryOut }: FormProps) {
+  const [values, setValues] = useState<Record<string, string>>({});
+  const [more, setMore] = useState("");
+  const [trials, setTrials] = useState("");
+  const names = Object.entries(asked.hparams ?? {});
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    const config = Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => `hyperparameters.${name}=${value}`);
+    config.push(...more.split("\n").map((line) => line.trim()).filter((line) => line !== ""));
+    carryOut({ config, ...(trials ? { max_trials: Number(trials) } : {}) });
+  };
+  const extend = asked.action === "extend";
+  return (
+    <form onSubmit={submit}>
+      {extend && <label class="block">Trials in all<input type="number" min="1" required value={trials} onInput={(event) => setTrials(event.currentTarget.value)} /></label>}
+      {!extend && names.map(([name, value]) => (
+        <label class="block" key={name}><span class="name">{name}</span>
+          <input placeholder={formatValue(value)} value={values[name] ?? ""} onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })} />
+        </label>
+      ))}
+      {!extend && (
+        <label class="block">Other settings, one KEY=VALUE a line
+          <textarea value={more} placeholder="searcher.max_length.batches=2000" rows={3} onInput={(event) => setMore(event.currentTarget.value)} />
+        </label>
+      )}
+      <p class="quiet">It is put into the queue of this machine: closing the page ends nothing.</p>
+      <Buttons onClose={onClose} busy={busy} name={ACTION_NAMES[asked.action] ?? asked.action} />
+    </form>
+  );
+}
+
+/** Names what goes, with sizes, before anything is deleted. */
+function Deletion({ asked, onClose, busy, carryOut }: FormProps) {
+  const [preview, setPreview] = useState<Preview | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  useEffect(() => {
+    post<Preview>("/api/actions/preview", { action: asked.action, ids: asked.ids }).then(setPreview,
+      (problem: unknown) => setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null)));
+  }, []);
+  if (error) return <ErrorNotice error={error} />;
+  if (!preview) return <div class="loading" role="status"><span>Looking up what would be deleted …</span></div>;
+  return (
+    <form onSubmit={(event) => { event.preventDefault(); carryOut({}); }}>
+      <p class="wrap">{preview.text}</p>
+      {preview.refused.length > 0 && <div class="notice warn"><div>{preview.refused.map((why) => <div key={why} class="wrap">{why}</div>)}</div></div>}
+      {preview.items.length > 0 && (
+        <div class="scroll-x"><table class="sheet">
+          <thead><tr><th>What goes</th><th class="right">Size</th></tr></thead>
+          <tbody>{preview.items.slice(0, 200).map((item) => <tr key={item.name}><td>{item.name}</td><td class="right">{formatBytes(item.bytes)}</td></tr>)}</tbody>
+        </table></div>
+      )}
+      {preview.items.length > 200 && <p class="quiet">and {preview.items.length - 200} more</p>}
+      <Buttons onClose={onClose} busy={busy} name={`Delete ${formatBytes(preview.bytes)}`} bad />
+    </form>
+  );
+}

@@ -1,0 +1,130 @@
+// The state of a view as an address: everything that a person chose is in the query, so that a link restores it.
+import { useEffect, useState } from "preact/hooks";
+import { asked, exported } from "./api.ts";
+
+export interface Address {
+  path: string;
+  params: URLSearchParams;
+}
+
+const listeners = new Set<() => void>();
+/** An exported page has no server behind its addresses: it keeps them in memory. */
+let inMemory: string | null = exported?.address ?? null;
+
+export function parseAddress(text: string): Address {
+  const [path = "/", query = ""] = text.split("?", 2);
+  return { path: path === "/" || path === "" ? "/runs" : path.replace(/\/+$/, ""), params: new URLSearchParams(query) };
+}
+
+export function addressText(address: Address): string {
+  const query = address.params.toString();
+  return query ? `${address.path}?${query}` : address.path;
+}
+
+export function currentAddress(): Address {
+  return parseAddress(inMemory ?? location.pathname + location.search);
+}
+
+/** Returns the query with some parameters changed; null, "" and the default remove one. */
+export function changed(params: URLSearchParams, patch: Record<string, string | null>): URLSearchParams {
+  const next = new URLSearchParams(params);
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null || value === "") next.delete(name);
+    else next.set(name, value);
+  }
+  return next;
+}
+
+export function go(text: string, replace = false): void {
+  const before = currentAddress().path;
+  if (inMemory !== null) inMemory = text;
+  else if (replace) history.replaceState(null, "", text);
+  else history.pushState(null, "", text);
+  if (currentAddress().path !== before) {
+    asked.clear();
+    window.scrollTo(0, 0);
+  }
+  for (const listener of [...listeners]) listener();
+}
+
+/** Changes parameters of the present view. Typing and dragging replace the entry of the history; choices add one. */
+export function setParams(patch: Record<string, string | null>, replace = true): void {
+  const address = currentAddress();
+  const next = { path: address.path, params: changed(address.params, patch) };
+  if (addressText(next) !== addressText(address)) go(addressText(next), replace);
+}
+
+export function useAddress(): Address {
+  const [address, setAddress] = useState(currentAddress);
+  useEffect(() => {
+    const update = (): void => setAddress(currentAddress());
+    listeners.add(update);
+    window.addEventListener("popstate", update);
+    return () => {
+      listeners.delete(update);
+      window.removeEventListener("popstate", update);
+    };
+  }, []);
+  return address;
+}
+
+/** One parameter of the address as a value with its setter. */
+export function useParam(name: string, otherwise = ""): [string, (value: string, replace?: boolean) => void] {
+  const { params } = useAddress();
+  const value = params.get(name) ?? otherwise;
+  return [value, (next, replace = true) => setParams({ [name]: next === otherwise ? null : next }, replace)];
+}
+
+/** Lists are joined by commas; commas inside an item are escaped, as metric names may contain anything. */
+export function joinList(items: readonly string[]): string {
+  return items.map((item) => item.replace(/\\/g, "\\\\").replace(/,/g, "\\,")).join(",");
+}
+
+export function splitList(text: string): string[] {
+  const items: string[] = [];
+  let item = "";
+  for (let at = 0; at < text.length; at++) {
+    if (text[at] === "\\" && at + 1 < text.length) item += text[++at];
+    else if (text[at] === ",") {
+      items.push(item);
+      item = "";
+    } else item += text[at];
+  }
+  if (item || items.length) items.push(item);
+  return items;
+}
+
+/** Numbers as ranges ("1-40,44"), because thousands of selected trials have to fit into an address. */
+export function joinNumbers(numbers: Iterable<number>): string {
+  const sorted = [...new Set(numbers)].sort((a, b) => a - b);
+  const parts: string[] = [];
+  for (let at = 0; at < sorted.length; at++) {
+    const first = sorted[at]!;
+    while (sorted[at + 1] === sorted[at]! + 1) at++;
+    const last = sorted[at]!;
+    parts.push(last > first ? `${first}-${last}` : `${first}`);
+  }
+  return parts.join(",");
+}
+
+export function splitNumbers(text: string): number[] {
+  const numbers: number[] = [];
+  for (const part of text.split(",")) {
+    const match = /^(\d+)(?:-(\d+))?$/.exec(part.trim());
+    if (!match) continue;
+    const first = Number(match[1]);
+    const last = match[2] === undefined ? first : Number(match[2]);
+    for (let number = first; number <= last && numbers.length < 100_000; number++) numbers.push(number);
+  }
+  return numbers;
+}
+
+/** A range of an axis ("100~400"); null where none was chosen. */
+export function splitRange(text: string): [number, number] | null {
+  const [low, high] = text.split("~").map(Number);
+  return low !== undefined && high !== undefined && text !== "" && low < high ? [low, high] : null;
+}
+
+export function joinRange(range: [number, number] | null): string {
+  return range ? `${Number(range[0].toPrecision(8))}~${Number(range[1].toPrecision(8))}` : "";
+}

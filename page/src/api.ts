@@ -1,0 +1,145 @@
+// Requests to the server: sessions, errors, and the answers that an exported page carries in itself.
+
+export class ApiError extends Error {
+  constructor(readonly status: number, message: string, readonly hint: string | null) {
+    super(message);
+  }
+}
+
+interface Exported {
+  address: string;
+  created: number;
+  answers: { [path: string]: unknown };
+}
+
+const SESSION = "det-session";
+
+/** Returns the document of an exported page, or null where a server answers. */
+function readExported(): Exported | null {
+  const element = typeof document === "undefined" ? null : document.getElementById("det-export");
+  return element ? (JSON.parse(element.textContent ?? "{}") as Exported) : null;
+}
+
+export const exported: Exported | null = readExported();
+
+/** Returns a path with its query parameters in alphabetical order: the key of an answer in an exported page. */
+export function canonical(path: string): string {
+  const [place = "", query = ""] = path.split("?", 2);
+  const params = new URLSearchParams(query);
+  params.sort();
+  const text = params.toString();
+  return text ? `${place}?${text}` : place;
+}
+
+/** Builds a path from its parameters, without those that are missing. */
+export function withQuery(path: string, params: Record<string, string | number | boolean | null | undefined>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    if (value === null || value === undefined || value === "") continue;
+    query.set(name, value === true ? "1" : value === false ? "0" : String(value));
+  }
+  return canonical(`${path}?${query}`);
+}
+
+/** The paths that the present view has asked for: what an export has to contain. */
+export const asked = new Set<string>();
+
+let onSessionLost: () => void = () => undefined;
+
+export function whenSessionLost(callback: () => void): void {
+  onSessionLost = callback;
+}
+
+export function hasSession(): boolean {
+  return exported !== null || readSession() !== null;
+}
+
+function readSession(): string | null {
+  try {
+    return localStorage.getItem(SESSION);
+  } catch {
+    return null; // Storage is switched off: the person logs in again for each page.
+  }
+}
+
+export async function login(secret: { code: string } | { token: string }): Promise<void> {
+  const answer = await send<{ session: string }>("/login", "POST", secret);
+  localStorage.setItem(SESSION, answer.session);
+}
+
+export function forgetSession(): void {
+  localStorage.removeItem(SESSION);
+}
+
+function fromExport<T>(path: string): T {
+  const wanted = canonical(path);
+  const answers = exported!.answers;
+  if (wanted in answers) return answers[wanted] as T;
+  const fallback = Object.keys(answers).find((known) => sameCurves(known, wanted));
+  if (fallback) return answers[fallback] as T;
+  throw new ApiError(404, "This is not part of the exported page.", "Open it with `det ui`, where the store is.");
+}
+
+/** Whether two requests for curves differ only in their range, which an exported page cannot refine. */
+function sameCurves(known: string, wanted: string): boolean {
+  if (!wanted.startsWith("/api/curves?") || !known.startsWith("/api/curves?")) return false;
+  const [one, other] = [known, wanted].map((path) => {
+    const params = new URLSearchParams(path.split("?", 2)[1]);
+    for (const name of ["from", "to", "points"]) params.delete(name);
+    return params.toString();
+  });
+  return one === other;
+}
+
+async function send<T>(path: string, method: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  const session = readSession();
+  if (session) headers["X-Det-Session"] = session;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null,
+      credentials: "same-origin", cache: "no-store",
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, "The server does not answer.", "Is `det ui` still running in its terminal?");
+  }
+  if (response.ok) return (await response.json()) as T;
+  const text = await response.text();
+  if (response.status === 401 && path !== "/login") onSessionLost();
+  throw errorOf(response, text);
+}
+
+function errorOf(response: Response, text: string): ApiError {
+  try {
+    const said = JSON.parse(text) as { error?: string; hint?: string | null };
+    if (said.error) return new ApiError(response.status, said.error, said.hint ?? null);
+  } catch {
+    // Not our server's error: the status says what there is to say.
+  }
+  return new ApiError(response.status, `The server answered ${response.status} ${response.statusText}.`, null);
+}
+
+export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  if (exported) return fromExport<T>(path);
+  if (!path.startsWith("/api/changes")) asked.add(path);
+  return send<T>(path, "GET", undefined, signal);
+}
+
+export async function post<T>(path: string, body: unknown): Promise<T> {
+  if (exported) throw new ApiError(0, "An exported page cannot change anything.", null);
+  return send<T>(path, "POST", body);
+}
+
+/** Posts and returns what came back as a file, with its name. */
+export async function postForFile(path: string, body: unknown): Promise<{ blob: Blob; name: string }> {
+  const headers: Record<string, string> = { "Content-Type": "application/json" };
+  const session = readSession();
+  if (session) headers["X-Det-Session"] = session;
+  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), credentials: "same-origin" });
+  if (!response.ok) throw errorOf(response, await response.text());
+  const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1] ?? "view.html";
+  return { blob: await response.blob(), name };
+}

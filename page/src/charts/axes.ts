@@ -1,0 +1,115 @@
+// The axes of charts of hyperparameters: a scale of numbers (linear or logarithmic) or of names.
+import { formatNumber, formatValue, toNumber } from "../format.ts";
+import type { Searched, TrialRow } from "../types.ts";
+import { categories, scale } from "./scales.ts";
+
+export interface Axis {
+  name: string;
+  title: string;
+  kind: "number" | "names";
+  log: boolean;
+  /** The place of a trial on the axis, from 0 to 1; null where it has no value that can be placed. */
+  place: (row: TrialRow) => number | null;
+  text: (row: TrialRow) => string;
+  ticks: { place: number; text: string }[];
+}
+
+export const METRIC_AXIS = "metric";
+
+function raw(row: TrialRow, name: string): unknown {
+  return row.hparams[name];
+}
+
+function numeric(value: unknown): number | null {
+  if (typeof value === "number") return value;
+  return value === "NaN" || value === "Infinity" || value === "-Infinity" ? Number(value) : null;
+}
+
+/** The axis of a hyperparameter; its scale is that of the search space, or follows from the values. */
+export function hparamAxis(name: string, rows: readonly TrialRow[], searched: Searched | undefined): Axis {
+  const values = rows.map((row) => raw(row, name));
+  const numbers = values.map(numeric).filter((value): value is number => value !== null && Number.isFinite(value));
+  const isNumber = searched?.kind !== "categorical" && numbers.length > 0 && values.every((value) => value === undefined || value === null || numeric(value) !== null);
+  if (!isNumber) return nameAxis(name, rows);
+  const log = searched?.kind === "log" || (searched === undefined && looksLog(numbers));
+  const low = Math.min(...numbers, toNumber(searched?.low ?? null) ?? Infinity);
+  const high = Math.max(...numbers, toNumber(searched?.high ?? null) ?? -Infinity);
+  return numberAxis(name, name, (row) => numeric(raw(row, name)), low, high, log);
+}
+
+function looksLog(numbers: readonly number[]): boolean {
+  const low = numbers.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+  return low > 0 && high / low >= 100;
+}
+
+function numberAxis(name: string, title: string, value: (row: TrialRow) => number | null, low: number, high: number, log: boolean): Axis {
+  const axis = scale(low, high, log);
+  return {
+    name, title, kind: "number", log,
+    place: (row) => {
+      const one = value(row);
+      return one === null ? null : axis.place(one);
+    },
+    text: (row) => formatNumber(value(row)),
+    ticks: axis.ticks.map((tick) => ({ place: axis.place(tick) ?? 0, text: formatNumber(tick) })),
+  };
+}
+
+function nameAxis(name: string, rows: readonly TrialRow[]): Axis {
+  const text = (row: TrialRow): string => formatValue(raw(row, name));
+  const { names, place } = categories(rows.map(text).sort());
+  return {
+    name, title: name, kind: "names", log: false, text,
+    place: (row) => (raw(row, name) === undefined ? null : place(text(row))),
+    ticks: names.slice(0, 30).map((one) => ({ place: place(one), text: one })),
+  };
+}
+
+/** The axis of the searcher's metric; the better end is at the top where the chart is vertical. */
+export function metricAxis(rows: readonly TrialRow[], log = false): Axis {
+  const value = (row: TrialRow): number | null => toNumber(row.best);
+  const numbers = rows.map(value).filter((one): one is number => one !== null && Number.isFinite(one));
+  const low = numbers.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = numbers.reduce((a, b) => Math.max(a, b), -Infinity);
+  return numberAxis(METRIC_AXIS, rows[0]?.metric ?? "metric", value, low, high, log);
+}
+
+/** The hyperparameters in which trials differ. */
+export function varying(rows: readonly TrialRow[]): string[] {
+  const values = new Map<string, Set<string>>();
+  for (const row of rows) {
+    for (const [name, value] of Object.entries(row.hparams)) {
+      const set = values.get(name) ?? new Set();
+      if (set.size < 2) set.add(JSON.stringify(value));
+      values.set(name, set);
+    }
+  }
+  return [...values].filter(([, set]) => set.size > 1).map(([name]) => name).sort();
+}
+
+/** Brushes as text of an address: "lr:0.2~0.5;opt:0~0.1", places on the axes. */
+export function parseBrushes(text: string): Map<string, [number, number]> {
+  const found = new Map<string, [number, number]>();
+  for (const part of text.split(";")) {
+    const at = part.lastIndexOf(":");
+    const [low, high] = part.slice(at + 1).split("~").map(Number);
+    if (at > 0 && low !== undefined && high !== undefined && low < high) found.set(decodeURIComponent(part.slice(0, at)), [low, high]);
+  }
+  return found;
+}
+
+export function brushText(brushes: ReadonlyMap<string, readonly [number, number]>): string {
+  return [...brushes].map(([name, [low, high]]) => `${encodeURIComponent(name)}:${low.toFixed(3)}~${high.toFixed(3)}`).join(";");
+}
+
+/** The trials that all brushes leave; null where there is no brush. */
+export function brushed(rows: readonly TrialRow[], axes: readonly Axis[], brushes: ReadonlyMap<string, readonly [number, number]>): Set<number> | null {
+  const active = axes.filter((axis) => brushes.has(axis.name));
+  if (active.length === 0) return null;
+  return new Set(rows.filter((row) => active.every((axis) => {
+    const place = axis.place(row);
+    const [low, high] = brushes.get(axis.name)!;
+    return place !== null && place >= low && place <= high;
+  })).map((row) => row.id));
+}

@@ -1,0 +1,130 @@
+// Curves of one metric of any trials: the same component on every page.
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { withQuery } from "../api.ts";
+import { formatCount, formatNumber, plural, shorten } from "../format.ts";
+import { useAnswer } from "../live.ts";
+import type { Curves } from "../types.ts";
+import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
+import { fileName, savePng, saveText } from "./files.ts";
+import { colourIndex } from "./palette.tsx";
+import { Plot, type AttemptMark } from "./plot.tsx";
+import { drawnText, toCsv, toSeries, yRange } from "./plot_data.ts";
+
+export interface CurveView {
+  axis: string;
+  log: boolean;
+  xLog: boolean;
+  smoothing: number;
+  full: boolean;
+  zoom: [number, number] | null;
+}
+
+export interface CurvesProps {
+  trials: readonly number[];
+  metric: string;
+  view: CurveView;
+  onZoom: (range: [number, number] | null) => void;
+  name: (trial: number) => string;
+  height?: number;
+  attempts?: readonly AttemptMark[];
+  archived?: boolean;
+  highlighted?: number | null;
+  /** Another place that answers curves, such as the profile of a trial. */
+  path?: string;
+  title?: string;
+  compact?: boolean;
+  onPick?: (trial: number, x: number) => void;
+}
+
+const NO_ATTEMPTS: AttemptMark[] = [];
+const LEGEND = 14;
+const POINTS = 1000;
+
+function curvesPath(props: CurvesProps): string | null {
+  if (props.trials.length === 0 || !props.metric) return null;
+  const range = { from: props.view.zoom?.[0], to: props.view.zoom?.[1], points: props.compact ? 400 : POINTS };
+  if (props.path) return withQuery(props.path, { key: props.metric, ...range });
+  return withQuery("/api/curves", {
+    trials: props.trials.join(","), key: props.metric, axis: props.view.axis, ...range, archived: props.archived ? true : null,
+  });
+}
+
+export function CurvesChart(props: CurvesProps) {
+  const answer = useAnswer<Curves>(curvesPath(props));
+  const [table, setTable] = useState(false);
+  const canvas = useRef<HTMLCanvasElement | null>(null);
+  const height = props.height ?? 380;
+  const { view } = props;
+  const data = answer.data;
+  const drawn = useMemo(() => {
+    if (!data) return null;
+    const { x, series } = toSeries(data, view.smoothing);
+    return { x, series, y: yRange(x, series, view.log, view.full) };
+  }, [data, view.smoothing, view.log, view.full]);
+  const title = props.title ?? props.metric;
+  const marks = data?.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0) ?? 0;
+  useEffect(() => () => void (canvas.current = null), []);
+
+  if (answer.error && !data) return <ErrorNotice error={answer.error} again={answer.reload} />;
+  if (props.trials.length === 0) return <Empty title="No trials to draw" />;
+  if (!data || !drawn) return <div class="loading" style={{ height: `${height}px` }} role="status"><span>Loading the curves …</span></div>;
+  const xRange = rangeOf(view, data.x, drawn.x);
+  const failed = data.curves.filter((curve) => curve.failed).length;
+  return (
+    <figure class="chart" aria-label={`Curves of ${title}`}>
+      {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
+      {data.x.length === 0 && marks === 0
+        ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
+        : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={view.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
+            height={height} attempts={props.attempts ?? NO_ATTEMPTS} name={props.name} label={`Curves of ${title} of ${plural(data.curves.length, "trial")}`} highlighted={props.highlighted ?? null}
+            onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
+      <figcaption class="chart-foot">
+        <span>{drawnText(data)}</span>
+        {marks > 0 && <span class="badge bad">{plural(marks, "value")} not finite, marked</span>}
+        {drawn.y.outliers.length > 0 && <span>{plural(drawn.y.outliers.length, "outlier")} marked ▲ at the edge</span>}
+        {failed > 0 && <span>{formatCount(failed)} of {plural(data.curves.length, "trial")} failed, ended by ✕</span>}
+        {data.note && <span>{data.note}</span>}
+        <span class="grow" />
+        {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
+        <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>
+        <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>
+        <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
+      </figcaption>
+      {!props.compact && data.curves.length > 1 && data.curves.length <= LEGEND && (
+        <ul class="legend">{data.curves.map((curve) => <li key={curve.trial}><Link to={`/trials/${curve.trial}`}><span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span></Link></li>)}</ul>
+      )}
+      {table && <CurveTable data={data} name={props.name} />}
+    </figure>
+  );
+}
+
+function rangeOf(view: CurveView, grid: readonly number[], drawn: readonly number[]): [number, number] {
+  if (view.zoom) return view.zoom;
+  const low = grid[0] ?? 0;
+  const high = drawn[drawn.length - 1] ?? 1;
+  return high > low ? [low, high] : [low - 0.5, low + 0.5];
+}
+
+/** What the chart shows as numbers: for screen readers, and for whoever wants to read a value. */
+function CurveTable({ data, name }: { data: Curves; name: (trial: number) => string }) {
+  return (
+    <div class="chart-table scroll-x" tabIndex={0} role="region" aria-label="Values of the chart">
+      <table class="sheet">
+        <thead><tr><th>Trial</th><th class="right">Points</th><th class="right">First</th><th class="right">Last</th><th class="right">Least</th><th class="right">Greatest</th><th class="right">Not finite</th></tr></thead>
+        <tbody>{data.curves.map((curve) => {
+          const low = curve.low.filter((value) => value !== null);
+          const high = curve.high.filter((value) => value !== null);
+          const odd = curve.marks.reduce((sum, mark) => sum + mark.count, 0);
+          return (
+            <tr key={curve.trial}>
+              <td><Link to={`/trials/${curve.trial}`}>{name(curve.trial)}</Link></td><td class="right">{formatCount(curve.points)}</td>
+              <td class="right">{formatNumber(low[0])}</td><td class="right">{formatNumber(high[high.length - 1])}</td>
+              <td class="right">{formatNumber(low.length ? low.reduce((a, b) => Math.min(a, b)) : null)}</td>
+              <td class="right">{formatNumber(high.length ? high.reduce((a, b) => Math.max(a, b)) : null)}</td><td class="right">{odd}</td>
+            </tr>
+          );
+        })}</tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,97 @@
+// What is drawn on top of the lines: non-finite values, outliers at the edge, ends of failed trials, attempts.
+import type uPlot from "uplot";
+import { cssColour } from "./palette.tsx";
+import type { PlotProps } from "./plot.tsx";
+
+const MOST_OUTLIERS = 2000;
+
+export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number) => string): void {
+  const ratio = devicePixelRatio || 1;
+  const { ctx, bbox } = plot;
+  const x = (value: number): number => plot.valToPos(value, "x", true);
+  const inside = (value: number): boolean => value >= props.xRange[0] && value <= props.xRange[1];
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left - 6 * ratio, bbox.top - 12 * ratio, bbox.width + 12 * ratio, bbox.height + 18 * ratio);
+  ctx.clip();
+  for (const attempt of props.attempts) if (inside(attempt.x)) drawAttempt(ctx, x(attempt.x), bbox, ratio, attempt.label);
+  props.series.forEach((one) => {
+    if (props.highlighted !== null && props.highlighted !== one.trial) return;
+    const own = colour(one.trial);
+    const last: Record<string, number> = {};
+    for (const mark of one.curve.marks) {
+      if (!inside(mark.x)) continue;
+      const place = x(mark.x);
+      const room = place - (last[mark.kind] ?? -Infinity) > 11 * ratio;
+      drawNonFinite(ctx, place, bbox, ratio, mark.kind, own, room);
+      if (room) last[mark.kind] = place;
+    }
+    if (one.curve.failed && one.curve.ended && inside(one.curve.ended.x)) {
+      const end = Math.min(props.yRange[1], Math.max(props.yRange[0], one.curve.ended.y));
+      drawCross(ctx, x(one.curve.ended.x), plot.valToPos(end, "y", true), ratio, own);
+    }
+  });
+  for (const outlier of props.outliers.slice(0, MOST_OUTLIERS)) {
+    if (!inside(outlier.x)) continue;
+    const edge = outlier.side > 0 ? bbox.top : bbox.top + bbox.height;
+    drawTriangle(ctx, x(outlier.x), edge, outlier.side > 0 ? -1 : 1, ratio, colour(props.series[outlier.series]!.trial));
+  }
+  ctx.restore();
+}
+
+/** NaN is an "N" in a box at the foot of the chart, an infinity "∞" at the end it went to; in a row, one box and ticks. */
+function drawNonFinite(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, kind: string, colour: string, room: boolean): void {
+  const half = 5 * ratio;
+  const y = kind === "Infinity" ? bbox.top + half : bbox.top + bbox.height - half;
+  ctx.fillStyle = colour;
+  if (!room) {
+    ctx.fillRect(x - ratio, y + (kind === "Infinity" ? -half : half - 3 * ratio), 2 * ratio, 3 * ratio);
+    return;
+  }
+  ctx.fillRect(x - half, y - half, 2 * half, 2 * half);
+  ctx.fillStyle = cssColour("--panel");
+  ctx.font = `700 ${8 * ratio}px ${cssColour("--font")}`;
+  ctx.textAlign = "center";
+  ctx.textBaseline = "middle";
+  ctx.fillText(kind === "NaN" ? "N" : "∞", x, y + ratio * 0.5);
+}
+
+function drawTriangle(ctx: CanvasRenderingContext2D, x: number, y: number, direction: number, ratio: number, colour: string): void {
+  const size = 5 * ratio;
+  ctx.fillStyle = colour;
+  ctx.beginPath();
+  ctx.moveTo(x, y + direction * size);
+  ctx.lineTo(x - size * 0.8, y - direction * size * 0.4);
+  ctx.lineTo(x + size * 0.8, y - direction * size * 0.4);
+  ctx.fill();
+}
+
+function drawCross(ctx: CanvasRenderingContext2D, x: number, y: number, ratio: number, colour: string): void {
+  const size = 5 * ratio;
+  for (const [style, width] of [[cssColour("--panel"), 5], [colour, 2.5]] as const) {
+    ctx.strokeStyle = style;
+    ctx.lineWidth = width * ratio;
+    ctx.beginPath();
+    ctx.moveTo(x - size, y - size);
+    ctx.lineTo(x + size, y + size);
+    ctx.moveTo(x + size, y - size);
+    ctx.lineTo(x - size, y + size);
+    ctx.stroke();
+  }
+}
+
+function drawAttempt(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, label: string): void {
+  ctx.strokeStyle = cssColour("--warn");
+  ctx.lineWidth = ratio;
+  ctx.setLineDash([4 * ratio, 3 * ratio]);
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + bbox.height);
+  ctx.stroke();
+  ctx.setLineDash([]);
+  ctx.fillStyle = cssColour("--warn");
+  ctx.font = `${10 * ratio}px ${cssColour("--font")}`;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "top";
+  ctx.fillText(label, x + 4 * ratio, bbox.top + 2 * ratio);
+}

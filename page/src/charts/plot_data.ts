@@ -1,0 +1,148 @@
+// From the answer of the server to what is drawn: pure functions, without a canvas.
+import { robustRange } from "./scales.ts";
+import type { Curve, Curves } from "../types.ts";
+
+/** A value of a drawn line: undefined continues the line over the place, null interrupts it. */
+export type Value = number | null | undefined;
+
+export interface Series {
+  trial: number;
+  curve: Curve;
+  values: Value[];
+  smooth: Value[] | null;
+}
+
+export interface Outlier {
+  x: number;
+  /** 1 above the range, -1 below it. */
+  side: 1 | -1;
+  series: number;
+}
+
+/**
+ * Returns one x for all curves and their values. A bucket with two values gets two places, so that its least and its
+ * greatest value are both on the line; where every bucket has one value, every value has its own place.
+ */
+export function toSeries(answer: Curves, smoothing: number): { x: number[]; series: Series[] } {
+  const double = answer.curves.some((curve) => curve.low.some((low, at) => low !== curve.high[at]));
+  const x: number[] = [];
+  for (let at = 0; at < answer.x.length; at++) {
+    const here = answer.x[at]!;
+    x.push(here);
+    if (!double) continue;
+    const next = answer.x[at + 1];
+    const width = next === undefined ? here - (answer.x[at - 1] ?? here - 1) : next - here;
+    x.push(here + width / 2);
+  }
+  const series = answer.curves.map((curve) => {
+    const values = toValues(curve, answer.x, double);
+    return { trial: curve.trial, curve, values, smooth: smoothing > 0 ? smoothed(values, smoothing) : null };
+  });
+  return { x, series };
+}
+
+function toValues(curve: Curve, x: readonly number[], double: boolean): Value[] {
+  const broken = brokenBuckets(curve, x);
+  const values: Value[] = [];
+  for (let at = 0; at < x.length; at++) {
+    const [low, high] = [curve.low[at] ?? null, curve.high[at] ?? null];
+    const missing = broken.has(at) ? null : undefined;
+    values.push(low ?? missing);
+    if (double) values.push(low !== null && high !== low ? high : missing);
+  }
+  return values;
+}
+
+/** Buckets that hold nothing but non-finite values: the line has to stop there. */
+function brokenBuckets(curve: Curve, x: readonly number[]): Set<number> {
+  const broken = new Set<number>();
+  for (const mark of curve.marks) {
+    const at = nearest(x, mark.x);
+    if (at >= 0 && (curve.low[at] ?? null) === null) broken.add(at);
+  }
+  return broken;
+}
+
+/** The index of the value of a sorted list that is nearest to a value. */
+export function nearest(list: readonly number[], value: number): number {
+  let [low, high] = [0, list.length - 1];
+  if (high < 0) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (list[middle]! <= value) low = middle;
+    else high = middle;
+  }
+  return value - list[low]! <= list[high]! - value ? low : high;
+}
+
+/** The exponential moving average; its start is corrected, and an interruption of the line stays one. */
+export function smoothed(values: readonly Value[], weight: number): Value[] {
+  let [mean, total] = [0, 0];
+  return values.map((value) => {
+    if (value === null || value === undefined) return value;
+    mean = mean * weight + value * (1 - weight);
+    total = total * weight + (1 - weight);
+    return mean / total;
+  });
+}
+
+export function finiteValues(series: readonly Series[]): number[] {
+  const found: number[] = [];
+  for (const one of series) for (const value of one.values) if (value !== null && value !== undefined) found.push(value);
+  return found;
+}
+
+/** The range of the y axis, and the places where values lie outside it. */
+export function yRange(x: readonly number[], series: readonly Series[], log: boolean,
+                       full: boolean): { low: number; high: number; outliers: Outlier[]; robust: boolean } {
+  const values = finiteValues(series).filter((value) => !log || value > 0);
+  const robust = robustRange(values, log);
+  if (!robust) return { low: log ? 0.1 : 0, high: log ? 10 : 1, outliers: outside(x, series, log ? 0.1 : 0, Infinity), robust: false };
+  let { low, high } = robust;
+  if (full && robust.outside > 0) {
+    low = values.reduce((a, b) => Math.min(a, b));
+    high = values.reduce((a, b) => Math.max(a, b));
+    const air = log ? 1 : (high - low) * 0.04;
+    [low, high] = log ? [low / 1.1, high * 1.1] : [low - air, high + air];
+  }
+  return { low, high, outliers: outside(x, series, low, high), robust: robust.outside > 0 };
+}
+
+function outside(x: readonly number[], series: readonly Series[], low: number, high: number): Outlier[] {
+  const found: Outlier[] = [];
+  series.forEach((one, index) => one.values.forEach((value, at) => {
+    if (value === null || value === undefined) return;
+    if (value > high) found.push({ x: x[at]!, side: 1, series: index });
+    else if (value < low) found.push({ x: x[at]!, side: -1, series: index });
+  }));
+  return found;
+}
+
+/** What was left out, in words: "10,000 points, 1,000 drawn". */
+export function drawnText(answer: Curves): string {
+  const points = answer.curves.reduce((sum, curve) => sum + curve.points, 0);
+  const drawn = answer.curves.reduce((sum, curve) => sum + curve.drawn, 0);
+  const count = (value: number): string => value.toLocaleString("en-US");
+  if (points === 0) return "no points";
+  return points === drawn ? `${count(points)} points, all drawn` : `${count(points)} points, ${count(drawn)} drawn`;
+}
+
+/** The values as rows for a CSV file or a table: one row for each x, one column for each curve's low and high. */
+export function toCsv(answer: Curves, name: (trial: number) => string): string {
+  const cell = (text: string): string => (/[",\n\r]/.test(text) || /^[=+@]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const heads = [answer.axis, ...answer.curves.flatMap((curve) => [`${name(curve.trial)} low`, `${name(curve.trial)} high`])];
+  const lines = [heads.map(cell).join(",")];
+  const marks = answer.curves.map((curve) => {
+    const at = new Map<number, string>();
+    for (const mark of curve.marks) at.set(nearest(answer.x, mark.x), mark.kind);
+    return at;
+  });
+  answer.x.forEach((x, at) => {
+    const cells = answer.curves.flatMap((curve, index) => {
+      const missing = marks[index]!.get(at) ?? "";
+      return [curve.low[at] ?? missing, curve.high[at] ?? missing];
+    });
+    lines.push([x, ...cells].join(","));
+  });
+  return `${lines.join("\n")}\n`;
+}

@@ -1,0 +1,35 @@
+// The table behind a chart of trials, and its CSV file.
+import { useState } from "preact/hooks";
+import type { TrialRow } from "../types.ts";
+import { Link } from "../ui/basics.tsx";
+import type { Axis } from "./axes.ts";
+import { fileName, saveText } from "./files.ts";
+
+const MOST = 500;
+
+function toCsv(rows: readonly TrialRow[], axes: readonly Axis[]): string {
+  const cell = (text: string): string => (/[",\n\r]/.test(text) || /^[=+@]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  const lines = [["trial", "state", ...axes.map((axis) => axis.title)], ...rows.map((row) => [String(row.id), row.state, ...axes.map((axis) => axis.text(row))])];
+  return `${lines.map((line) => line.map(cell).join(",")).join("\n")}\n`;
+}
+
+export function RowTable({ rows, axes, title }: { rows: readonly TrialRow[]; axes: readonly Axis[]; title: string }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div class="chart-table">
+      <span class="row">
+        <button class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>Table</button>
+        <button class="plain" onClick={() => saveText(toCsv(rows, axes), fileName(title, "csv"))}>CSV</button>
+      </span>
+      {open && (
+        <div class="scroll-x" tabIndex={0} role="region" aria-label={`Values of the ${title}`}>
+          <table class="sheet">
+            <thead><tr><th>Trial</th><th>State</th>{axes.map((axis) => <th key={axis.name} class="right">{axis.title}</th>)}</tr></thead>
+            <tbody>{rows.slice(0, MOST).map((row) => <tr key={row.id}><td><Link to={`/trials/${row.id}`}>{row.id}</Link></td><td>{row.state}</td>{axes.map((axis) => <td key={axis.name} class="right">{axis.text(row)}</td>)}</tr>)}</tbody>
+          </table>
+          {rows.length > MOST && <p class="quiet">The first {MOST} of {rows.length}; the CSV file has all.</p>}
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,116 @@
+// Follows the store: one request a second while the tab is visible, fewer when nothing moves.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ApiError, exported, get } from "./api.ts";
+import type { Changes } from "./types.ts";
+
+const FAST = 1000;
+const SLOW = 5000;
+const QUIET_POLLS = 30;
+
+export interface Live {
+  version: string;
+  running: number;
+  store: Changes["store"] | null;
+  problem: string | null;
+}
+
+let state: Live = { version: "", running: 0, store: null, problem: null };
+const listeners = new Set<(live: Live) => void>();
+let timer: ReturnType<typeof setTimeout> | undefined;
+let quiet = 0;
+let polling = false;
+
+function publish(next: Live): void {
+  const same = next.version === state.version && next.running === state.running && next.problem === state.problem
+    && next.store?.problem === state.store?.problem && next.store?.place === state.store?.place;
+  if (same) return;
+  state = next;
+  for (const listener of [...listeners]) listener(state);
+}
+
+async function poll(): Promise<void> {
+  clearTimeout(timer);
+  if (polling || document.hidden || listeners.size === 0) return;
+  polling = true;
+  try {
+    const seen = encodeURIComponent(state.version);
+    const changes = await get<Changes>(`/api/changes?seen=${seen}`);
+    quiet = changes.version === state.version ? quiet + 1 : 0;
+    publish({ version: changes.version, running: changes.running, store: changes.store, problem: null });
+  } catch (error) {
+    quiet += 1;
+    publish({ ...state, problem: error instanceof ApiError ? error.message : String(error) });
+  } finally {
+    polling = false;
+  }
+  timer = setTimeout(() => void poll(), quiet > QUIET_POLLS || state.problem ? SLOW : FAST);
+}
+
+/** Asks at once: after an action, whose effect the person waits for. */
+export function pollSoon(): void {
+  quiet = 0;
+  if (!exported) void poll();
+}
+
+export function useLive(): Live {
+  const [live, setLive] = useState(state);
+  useEffect(() => {
+    if (exported) return undefined;
+    listeners.add(setLive);
+    setLive(state);
+    if (listeners.size === 1) {
+      document.addEventListener("visibilitychange", pollSoon);
+      void poll();
+    }
+    return () => {
+      listeners.delete(setLive);
+      if (listeners.size === 0) {
+        clearTimeout(timer);
+        document.removeEventListener("visibilitychange", pollSoon);
+      }
+    };
+  }, []);
+  return live;
+}
+
+export interface Answer<T> {
+  data: T | null;
+  error: ApiError | null;
+  loading: boolean;
+  reload: () => void;
+}
+
+/**
+ * Asks for a path and asks again when the store changed. While a new answer is on its way the old one stays, so that
+ * nothing jumps; the answer to another question about the same thing replaces it when it arrives.
+ */
+export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
+  const live = useLive();
+  const version = follow ? live.version : "";
+  const [round, setRound] = useState(0);
+  const [answer, setAnswer] = useState<{ path: string | null; data: T | null; error: ApiError | null }>(
+    { path: null, data: null, error: null });
+  const latest = useRef(0);
+  const place = (path ?? "").split("?")[0];
+  useEffect(() => {
+    if (path === null) return undefined;
+    const stop = new AbortController();
+    const mine = ++latest.current;
+    get<T>(path, stop.signal).then(
+      (data) => mine === latest.current && setAnswer({ path, data, error: null }),
+      (error: unknown) => {
+        if (mine !== latest.current || stop.signal.aborted) return;
+        const known = error instanceof ApiError ? error : new ApiError(0, String(error), null);
+        setAnswer((before) => ({ path, data: before.path?.split("?")[0] === place ? before.data : null, error: known }));
+      },
+    );
+    return () => stop.abort();
+  }, [path, version, round]);
+  const fits = answer.path !== null && path !== null && answer.path.split("?")[0] === place;
+  return {
+    data: fits ? answer.data : null,
+    error: fits ? answer.error : null,
+    loading: path !== null && answer.path !== path,
+    reload: () => setRound((count) => count + 1),
+  };
+}

@@ -1,0 +1,144 @@
+// A log with filters, a live tail, and links to the moment on the curves.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { setParams, useAddress } from "../address.ts";
+import { ApiError, get, withQuery } from "../api.ts";
+import { formatCount, formatTime } from "../format.ts";
+import { useLive } from "../live.ts";
+import type { LogLine, LogLines } from "../types.ts";
+import { Empty, ErrorNotice } from "../ui/basics.tsx";
+import { pieces } from "./ansi.ts";
+
+const LIMIT = 500;
+const KEPT = 5000;
+const LONG = 4000;
+
+interface Place {
+  trial?: number;
+  experiment?: number;
+}
+
+interface Loaded {
+  lines: LogLine[];
+  older: boolean;
+}
+
+function mergeAfter(before: Loaded, answer: LogLines): Loaded {
+  if (answer.lines.length === 0) return before;
+  const lines = [...before.lines, ...answer.lines];
+  return { lines: lines.slice(-KEPT), older: before.older || lines.length > KEPT };
+}
+
+export function LogView({ place, name }: { place: Place; name?: (trial: number) => string }) {
+  const { params } = useAddress();
+  const filters = { level: params.get("level"), rank: params.get("rank"), stream: params.get("stream"), text: params.get("find"), regex: params.get("regex") === "1" ? true : null };
+  const at = params.get("at");
+  const question = JSON.stringify([place, filters, at]);
+  const [loaded, setLoaded] = useState<Loaded | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const [follow, setFollow] = useState(at === null);
+  const live = useLive();
+  const frame = useRef<HTMLDivElement>(null);
+  const busy = useRef("");
+
+  const ask = (extra: Record<string, string | number | null>, merge: (answer: LogLines, before: Loaded | null) => Loaded): void => {
+    const asked = question;
+    busy.current = asked;
+    get<LogLines>(withQuery("/api/logs", { ...place, ...filters, ...extra, limit: LIMIT })).then((answer) => {
+      if (busy.current !== asked) return;
+      setError(null);
+      setLoaded((before) => merge(answer, before));
+    }, (problem: unknown) => {
+      if (busy.current === asked) setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null));
+    });
+  };
+  useEffect(() => {
+    setLoaded(null);
+    ask({ around_time: at }, (answer) => ({ lines: answer.lines, older: answer.older }));
+  }, [question]);
+  useEffect(() => {
+    if (!loaded || !follow || at !== null) return;
+    const last = loaded.lines[loaded.lines.length - 1];
+    if (!last) ask({}, (answer) => ({ lines: answer.lines, older: answer.older }));
+    else ask({ after: last.id }, (answer, before) => mergeAfter(before ?? loaded, answer));
+  }, [live.version]);
+  useEffect(() => {
+    const element = frame.current;
+    if (!element || !loaded) return;
+    if (at !== null) element.querySelector(".here")?.scrollIntoView({ block: "center" });
+    else if (follow) element.scrollTop = element.scrollHeight;
+  }, [loaded]);
+
+  const older = (): void => {
+    const first = loaded?.lines[0];
+    if (first) ask({ before: first.id }, (answer, before) => ({ lines: [...answer.lines, ...(before?.lines ?? [])].slice(0, KEPT), older: answer.older }));
+  };
+  const scrolled = (): void => {
+    const element = frame.current;
+    if (element) setFollow(element.scrollHeight - element.scrollTop - element.clientHeight < 40);
+  };
+  const moment = at === null ? null : Number(at);
+  const here = moment === null || !loaded ? -1 : loaded.lines.reduce((best, line, index) =>
+    Math.abs(line.time - moment) < Math.abs((loaded.lines[best]?.time ?? Infinity) - moment) ? index : best, 0);
+  return (
+    <section class="panel">
+      <LogFilters />
+      {error && <ErrorNotice error={error} />}
+      {!loaded ? !error && <div class="loading" role="status"><span>Loading the log …</span></div> : loaded.lines.length === 0 ? (
+        <Empty title={Object.values(filters).some(Boolean) ? "No line matches" : "Nothing was printed"} />
+      ) : (
+        <div class="log" ref={frame} onScroll={scrolled} tabIndex={0} role="log" aria-label="Log" aria-live="off">
+          {loaded.older && <button class="plain" onClick={older}>Older lines</button>}
+          <ol>{loaded.lines.map((line, index) => <Line key={line.id} line={line} here={index === here} {...(name ? { name } : {})} />)}</ol>
+        </div>
+      )}
+      <div class="table-foot row">
+        <span>{formatCount(loaded?.lines.length ?? 0)} lines</span>
+        {at !== null ? <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button> : <span>{follow ? "following" : "not following: scroll to the end to follow"}</span>}
+      </div>
+    </section>
+  );
+}
+
+function Line({ line, here, name }: { line: LogLine; here: boolean; name?: (trial: number) => string }) {
+  const [all, setAll] = useState(false);
+  const text = all || line.text.length <= LONG ? line.text : line.text.slice(0, LONG);
+  const left = line.text.length - text.length;
+  return (
+    <li class={`${line.level ?? ""}${here ? " here" : ""}`}>
+      <time dateTime={new Date(line.time * 1000).toISOString()} title={formatTime(line.time, true)}>{formatTime(line.time, true).slice(11)}</time>
+      {name && <span class="who">{name(line.trial)}</span>}
+      {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
+      <span class="said">{pieces(text).map((piece, at) => (piece.css ? <span key={at} class={piece.css}>{piece.text}</span> : piece.text))}
+        {left > 0 && <button class="plain" onClick={() => setAll(true)}>{formatCount(left)} more characters</button>}
+        {line.cut > 0 && <span class="quiet"> [{formatCount(line.cut)} characters were not stored]</span>}
+      </span>
+    </li>
+  );
+}
+
+function LogFilters() {
+  const { params } = useAddress();
+  const [find, setFind] = useState(params.get("find") ?? "");
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const value = (name: string): string => params.get(name) ?? "";
+  return (
+    <div class="toolbar">
+      <input class="grow" type="search" data-filter aria-label="Search the log" placeholder="Search the log" value={find} onInput={(event) => {
+        const text = event.currentTarget.value;
+        setFind(text);
+        clearTimeout(timer.current);
+        timer.current = setTimeout(() => setParams({ find: text }), 250);
+      }} />
+      <label class="field"><input type="checkbox" checked={value("regex") === "1"} onChange={() => setParams({ regex: value("regex") ? null : "1" })} />pattern</label>
+      <label class="field">Level
+        <select value={value("level")} onChange={(event) => setParams({ level: event.currentTarget.value })}>
+          <option value="">all</option>{["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((level) => <option key={level}>{level}</option>)}
+        </select>
+      </label>
+      <label class="field">Stream
+        <select value={value("stream")} onChange={(event) => setParams({ stream: event.currentTarget.value })}><option value="">both</option><option>stdout</option><option>stderr</option></select>
+      </label>
+      <label class="field">Rank<input type="number" min="0" value={value("rank")} style={{ width: "64px" }} onChange={(event) => setParams({ rank: event.currentTarget.value })} /></label>
+    </div>
+  );
+}

@@ -1,0 +1,97 @@
+// Any trials of any experiments side by side: curves, hyperparameters, configuration, code.
+import type { ComponentChild, ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+import { joinNumbers, setParams, splitNumbers, useAddress } from "../address.ts";
+import { CurvesChart } from "../charts/curves.tsx";
+import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
+import { Swatch } from "../charts/palette.tsx";
+import { firstLine, formatDuration, formatNumber, formatValue, plural, toNumber } from "../format.ts";
+import { useAnswer } from "../live.ts";
+import { duration } from "../table/columns.tsx";
+import type { Comparison, MetricKeys, TrialRow } from "../types.ts";
+import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
+import { chosenMetric } from "./experiment/curves.tsx";
+
+const MOST_COLUMNS = 30;
+
+export function ComparePage() {
+  const { params } = useAddress();
+  const ids = splitNumbers(params.get("trials") ?? "");
+  const answer = useAnswer<Comparison>(ids.length ? `/api/compare?trials=${ids.join(",")}` : null);
+  return (
+    <>
+      <div class="head"><h1 class="grow">Compare {ids.length > 0 && plural(ids.length, "trial")}</h1><AddTrials ids={ids} />{ids.length > 0 && <Copy text={`from determined.experimental import client\nclient.compare([${ids.join(", ")}])`} label="Copy as Python" />}</div>
+      {ids.length === 0
+        ? <Panel><Empty title="Nothing to compare yet"><p>Select trials in the table of runs, or type their numbers above.</p><div class="row"><Link class="button" to="/runs">To the runs</Link></div></Empty></Panel>
+        : <Shown answer={answer} what="the comparison">{(data) => <Compared data={data} ids={ids} />}</Shown>}
+    </>
+  );
+}
+
+function AddTrials({ ids }: { ids: number[] }) {
+  const [text, setText] = useState("");
+  return (
+    <form class="row" onSubmit={(event) => {
+      event.preventDefault();
+      setParams({ trials: joinNumbers([...ids, ...splitNumbers(text)]) }, false);
+      setText("");
+    }}><label class="field">Add trials<input placeholder="3, 7-9" value={text} style={{ width: "110px" }} onInput={(event) => setText(event.currentTarget.value)} /></label><button type="submit">Add</button></form>
+  );
+}
+
+function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
+  const { params } = useAddress();
+  const view = useCurveView();
+  const metrics = useAnswer<MetricKeys>("/api/metrics");
+  const own = useAnswer<MetricKeys>(ids.length === 1 ? `/api/metrics?trial=${ids[0]}` : `/api/metrics?experiment=${data.trials[0]?.experiment ?? 0}`);
+  const keys = useMemo(() => [...new Map([...(own.data?.keys ?? []), ...(metrics.data?.keys ?? [])].map((one) => [one.key, one])).values()], [own.data, metrics.data]);
+  const metric = chosenMetric(params.get("metric"), keys, data.trials[0]?.metric ?? null);
+  const onlyDifferent = params.get("all") !== "1";
+  const named = new Map(data.trials.map((row) => [row.id, row]));
+  const shown = data.trials.slice(0, MOST_COLUMNS);
+  const cut = <T extends { values: unknown[] }>(one: T): unknown[] => one.values.slice(0, MOST_COLUMNS);
+  return (
+    <>
+      {data.notes.map((note) => <Notice key={note}>{note}</Notice>)}
+      <Panel title="Curves"><div class="stack">
+        <CurveTools view={view} metrics={keys.filter((one) => one.numeric).map((one) => one.key)} metric={metric} />
+        {metric ? <CurvesChart trials={ids} metric={metric} view={view} onZoom={zoomTo} name={(id) => `trial ${id}${named.get(id) ? ` ${firstLine(named.get(id)!.experiment_name)}` : ""}`} /> : <Empty title="No metrics" />}
+      </div></Panel>
+      {data.trials.length > MOST_COLUMNS && <Notice>The tables show the first {MOST_COLUMNS} of {data.trials.length} trials.</Notice>}
+      <label class="field"><input type="checkbox" checked={!onlyDifferent} onChange={() => setParams({ all: onlyDifferent ? "1" : null })} />also what is the same</label>
+      <Side title="Trials" trials={shown} rows={[
+        { name: "experiment", cells: shown.map((row) => <Link to={`/experiments/${row.experiment}`}><span class="name">{firstLine(row.experiment_name)}</span></Link>), differs: false },
+        { name: "state", cells: shown.map((row) => <State state={row.state} reason={row.reason} />), differs: false },
+        { name: "best", cells: shown.map((row) => formatNumber(toNumber(row.best))), differs: false },
+        { name: "batches", cells: shown.map((row) => formatNumber(row.batches)), differs: false },
+        { name: "duration", cells: shown.map((row) => formatDuration(duration(row))), differs: false },
+      ]} />
+      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.hparams.length > 0} />
+      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.config.length > 0} />
+      <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} tools={<CodeLinks trials={shown} />} />
+    </>
+  );
+}
+
+/** Where the differences of the code are shown line by line. */
+function CodeLinks({ trials }: { trials: readonly TrialRow[] }) {
+  const experiments = [...new Set(trials.map((row) => row.experiment))];
+  const first = experiments[0];
+  if (experiments.length < 2 || first === undefined) return null;
+  return <>{experiments.slice(1, 6).map((other) => <Link key={other} class="button" to={`/experiments/${other}?tab=code&other=${first}`}>Difference {first} → {other}</Link>)}</>;
+}
+
+function Side({ title, trials, rows, same, tools }: {
+  title: string; trials: readonly TrialRow[]; rows: { name: string; cells: ComponentChild[]; differs: boolean }[]; same?: boolean; tools?: ComponentChildren;
+}) {
+  return (
+    <Panel flush title={title} tools={tools}>
+      {rows.length === 0 ? <p class="panel-body quiet">{same ? "The same in all." : "Nothing recorded."}</p> : (
+        <div class="scroll-x" tabIndex={0} role="region" aria-label={title}><table class="sheet">
+          <thead><tr><th>Name</th>{trials.map((row) => <th key={row.id}><Link to={`/trials/${row.id}`}><Swatch trial={row.id} /> {row.id}</Link></th>)}</tr></thead>
+          <tbody>{rows.map((row) => <tr key={row.name} class={row.differs ? "differs" : undefined}><th scope="row">{row.name}{row.differs && <span class="hidden-text"> (differs)</span>}</th>{row.cells.map((cell, at) => <td key={at} class="number">{cell}</td>)}</tr>)}</tbody>
+        </table></div>
+      )}
+    </Panel>
+  );
+}

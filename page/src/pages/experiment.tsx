@@ -1,0 +1,122 @@
+// One experiment: its head, its tabs.
+import { useMemo } from "preact/hooks";
+import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
+import { go, useAddress } from "../address.ts";
+import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
+import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, toNumber } from "../format.ts";
+import { LogView } from "../logs/log_view.tsx";
+import { useAnswer } from "../live.ts";
+import { duration } from "../table/columns.tsx";
+import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
+import { Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { CheckpointsTab } from "./experiment/checkpoints.tsx";
+import { CodeTab } from "./experiment/code.tsx";
+import { ConfigTab } from "./experiment/config.tsx";
+import { CurvesTab } from "./experiment/curves.tsx";
+import { HparamsTab } from "./experiment/hparams.tsx";
+import { NotesTab } from "./experiment/notes.tsx";
+import { trialsPath } from "./runs.tsx";
+import { SearchView } from "./search.tsx";
+
+export const EXPERIMENT_TRIAL_DEFAULTS = ["id", "state", "best", "batches", "progress", "duration", "restarts", "checkpoint_bytes"];
+const TABS = [["curves", "Curves"], ["hparams", "Hyperparameters"], ["search", "Search"], ["checkpoints", "Checkpoints"], ["code", "Code"], ["config", "Configuration"], ["log", "Log"], ["notes", "Notes"]] as const;
+
+/** What the tabs of an experiment share: its rows, the axes of its hyperparameters, and what brushes leave. */
+export interface Shared {
+  detail: ExperimentDetail;
+  rows: readonly TrialRow[];
+  pending: number;
+  axes: ReturnType<typeof hparamAxis>[];
+  brushes: Map<string, [number, number]>;
+  only: Set<number> | null;
+}
+
+export function ExperimentPage({ id }: { id: number }) {
+  const answer = useAnswer<ExperimentDetail>(`/api/experiments/${id}`);
+  return <Shown answer={answer} what={`experiment ${id}`}>{(detail) => <Experiment detail={detail} />}</Shown>;
+}
+
+function Experiment({ detail }: { detail: ExperimentDetail }) {
+  const { row } = detail;
+  const { params } = useAddress();
+  const tab = params.get("tab") ?? "curves";
+  const defaults = useMemo(() => [...EXPERIMENT_TRIAL_DEFAULTS], []);
+  const trials = useAnswer<TrialRows>(trialsPath(params, defaults, row.id));
+  const kept = params.get("brush");
+  const address = (name: string): string => {
+    const query = new URLSearchParams();
+    if (name !== "curves") query.set("tab", name);
+    if (kept) query.set("brush", kept);
+    const text = query.toString();
+    return `/experiments/${row.id}${text ? `?${text}` : ""}`;
+  };
+  return (
+    <>
+      <Head detail={detail} />
+      <Tabs label="Parts of the experiment" tabs={TABS.filter(([name]) => name !== "search" || !row.standalone)} current={tab} address={address} />
+      {tab === "log" ? <LogView key={row.id} place={{ experiment: row.id }} name={(trial) => `trial ${trial}`} />
+        : tab === "config" ? <ConfigTab detail={detail} />
+        : tab === "code" ? <CodeTab id={row.id} />
+        : tab === "notes" ? <NotesTab detail={detail} />
+        : tab === "checkpoints" ? <CheckpointsTab path={`/api/experiments/${row.id}/checkpoints`} />
+        : <Shown answer={trials} what="the trials">{(data) => <TrialTabs tab={tab} detail={detail} data={data} />}</Shown>}
+    </>
+  );
+}
+
+function TrialTabs({ tab, detail, data }: { tab: string; detail: ExperimentDetail; data: TrialRows }) {
+  const { params } = useAddress();
+  const { rows } = data;
+  const axes = useMemo(() => {
+    const space = new Map(detail.searched.map((one) => [one.name, one]));
+    const names = varying(rows).slice(0, 10);
+    return [...names.map((name) => hparamAxis(name, rows, space.get(name))), metricAxis(rows)];
+  }, [rows, detail.searched]);
+  const brush = params.get("brush") ?? "";
+  const brushes = useMemo(() => parseBrushes(brush), [brush]);
+  const only = useMemo(() => brushed(rows, axes, brushes), [rows, axes, brushes]);
+  const shared: Shared = { detail, rows, pending: data.pending_summaries, axes, brushes, only };
+  if (tab === "hparams") return <HparamsTab shared={shared} />;
+  if (tab === "search") return <SearchView id={detail.row.id} rows={rows} />;
+  return <CurvesTab shared={shared} />;
+}
+
+function Head({ detail }: { detail: ExperimentDetail }) {
+  const { row } = detail;
+  const base = {
+    ids: [row.id], noun: "experiment",
+    done: (created: number | null) => created !== null && go(`/experiments/${created}`),
+  };
+  const hparams = detail.config.hyperparameters;
+  const flat = hparams && typeof hparams === "object" ? (hparams as { [name: string]: unknown }) : {};
+  return (
+    <>
+      <div class="head">
+        <div class="grow">
+          <div class="crumbs"><Link to="/runs?view=experiments">Experiments</Link> / {row.id}</div>
+          <div class="title"><h1 class="name">{firstLine(row.name) || `Experiment ${row.id}`}</h1><State state={row.state} pending={row.pending} reason={row.reason} /><Tags tags={row.labels} /></div>
+          {row.description && <p class="quiet wrap">{row.description}</p>}
+        </div>
+        <div class="row">
+          <CopyMenu commands={detail.commands} python={detail.python} />
+          <ActionMenu actions={detail.actions} base={base} extra={{
+            rename: { text: row.name }, describe: { text: row.description }, note: { text: detail.notes }, fork: { hparams: flat }, delete: { done: () => go("/runs?view=experiments") },
+          }} />
+        </div>
+      </div>
+      {row.state === "ERROR" && row.reason && <Notice kind="bad" title="The experiment failed."><span class="wrap">{row.reason}</span></Notice>}
+      {row.abandoned && <Notice kind="warn" title="Nothing runs this experiment now.">Its runner ended without finishing it. Activate it to go on.</Notice>}
+      <section class="panel"><div class="panel-body"><Facts items={[
+        ["Best", row.best === null ? "–" : <><span class="big number">{formatNumber(toNumber(row.best))}</span>{row.best_trial !== null && <> <Link to={`/trials/${row.best_trial}`}>trial {row.best_trial}</Link></>}</>],
+        ["Metric", row.metric ? `${row.metric} (${row.smaller_is_better ? "smaller" : "larger"} is better)` : "–"],
+        ["Trials", <>{row.trials}, {row.failed ? <Link to={`/failures?experiment=${row.id}`}><span class="badge bad">{row.failed} failed</span></Link> : "none failed"}</>],
+        ["Progress", <Meter share={row.progress} state={row.state} />],
+        ["Duration", formatDuration(duration(row))],
+        ["Searcher", row.searcher ?? "–"],
+        ["Checkpoints", formatBytes(row.checkpoint_bytes)],
+        ["Created", formatTime(row.created)],
+        row.parent === null ? null : ["Forked from", <Link to={`/experiments/${row.parent}`}>{row.parent}</Link>],
+      ]} /></div></section>
+    </>
+  );
+}

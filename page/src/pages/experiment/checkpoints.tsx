@@ -1,0 +1,70 @@
+// Checkpoints: sizes, files, who uses them, and whether their files are what was written.
+import { useState } from "preact/hooks";
+import { useActions } from "../../actions/actions.tsx";
+import { ApiError, exported, post } from "../../api.ts";
+import { formatBytes, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
+import { useAnswer } from "../../live.ts";
+import type { CheckpointRow, CheckpointRows, Verified } from "../../types.ts";
+import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../../ui/basics.tsx";
+
+const MOST = 100;
+
+export function CheckpointsTab({ path }: { path: string }) {
+  const answer = useAnswer<CheckpointRows>(path);
+  const [all, setAll] = useState(false);
+  return (
+    <Shown answer={answer} what="the checkpoints">{({ rows }) => (
+      <Panel flush title={`${plural(rows.length, "checkpoint")}, ${formatBytes(rows.reduce((sum, row) => sum + row.bytes, 0))}`}>
+        {rows.length === 0 ? <Empty title="No checkpoints yet"><p>A trial saves one at the end of its training, and wherever its configuration says.</p></Empty> : (
+          <div class="scroll-x"><table class="sheet">
+            <thead><tr><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th>State</th><th class="right">Size</th><th>Created</th><th>Used by</th><th><span class="hidden-text">Actions</span></th></tr></thead>
+            <tbody>{rows.slice(0, all ? rows.length : MOST).map((row) => <Row key={row.id} row={row} />)}</tbody>
+          </table></div>
+        )}
+        {rows.length > MOST && !all && <div class="table-foot"><button onClick={() => setAll(true)}>Show all {rows.length}</button></div>}
+      </Panel>
+    )}</Shown>
+  );
+}
+
+function Row({ row }: { row: CheckpointRow }) {
+  const [verified, setVerified] = useState<Verified | ApiError | "busy" | null>(null);
+  const [files, setFiles] = useState(false);
+  const { ask, dialog } = useActions();
+  const verify = (): void => {
+    setVerified("busy");
+    post<Verified>(`/api/checkpoints/${row.id}/verify`, {}).then(setVerified,
+      (error: unknown) => setVerified(error instanceof ApiError ? error : new ApiError(0, String(error), null)));
+  };
+  const used = [...row.used_by, ...row.registered.map((name) => `registered: ${name}`)];
+  const gone = row.state !== "COMPLETED" && row.state !== "PARTIALLY_DELETED";
+  return (
+    <>
+      <tr>
+        <td><span class="row"><code title={row.storage}>{row.id.slice(0, 8)}</code>{row.best && <span class="badge good">best</span>}{row.incomplete.length > 0 && <span class="badge warn" title={row.incomplete.join(", ")}>incomplete</span>}{row.pickled.length > 0 && <span class="badge warn" title={row.pickled.join(", ")}>pickled</span>}</span></td>
+        <td><Link to={`/trials/${row.trial}`}>{row.trial}</Link></td>
+        <td class="right">{formatNumber(row.batches)}</td>
+        <td class="right">{formatNumber(toNumber(row.metric))}</td>
+        <td><State state={row.state} /></td>
+        <td class="right">{formatBytes(row.bytes)}</td>
+        <td>{formatTime(row.created)}</td>
+        <td>{used.length ? used.map((one) => <div key={one} class="name">{one}</div>) : <span class="quiet">nothing</span>}</td>
+        <td><span class="row">
+          <button aria-expanded={files} onClick={() => setFiles(!files)}>Files</button>
+          {!exported && !gone && <button disabled={verified === "busy"} onClick={verify}>{verified === "busy" ? "Verifying …" : "Verify now"}</button>}
+          {!exported && !gone && <button onClick={() => ask({ action: "register", ids: [row.id], noun: "checkpoint" })}>Register</button>}
+          {!exported && !gone && <button class="bad" onClick={() => ask({ action: "delete_checkpoint", ids: [row.id], noun: "checkpoint" })}>Delete</button>}
+          <Copy text={row.id} label="Copy id" />
+        </span>{dialog}</td>
+      </tr>
+      {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} /></td></tr>}
+      {files && <tr><td colSpan={9}>{row.files.length ? <table class="sheet"><tbody>{row.files.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table> : <span class="quiet">Its files were not recorded.</span>}</td></tr>}
+    </>
+  );
+}
+
+function Outcome({ verified }: { verified: Verified | ApiError }) {
+  if (verified instanceof ApiError) return <ErrorNotice error={verified} />;
+  if (verified.ok) return <Notice kind="good" role="status" title="Undamaged">{plural(verified.files, "file")}, {formatBytes(verified.bytes)}: every hash is as recorded.</Notice>;
+  return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}</Notice>;
+}

@@ -1,0 +1,118 @@
+// Runs: one flat table of trials, or of experiments.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { BulkActions } from "../actions/actions.tsx";
+import { go, joinNumbers, setParams, splitList, useAddress } from "../address.ts";
+import { formatCount } from "../format.ts";
+import { useAnswer } from "../live.ts";
+import { EXPERIMENT_COLUMNS, EXPERIMENT_DEFAULTS, metricOfColumn, TRIAL_DEFAULTS, trialColumns } from "../table/columns.tsx";
+import { DataTable, namesInUse } from "../table/data_table.tsx";
+import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../types.ts";
+import { Empty, Link, Segments, Shown } from "../ui/basics.tsx";
+
+const EXPERIMENT_ACTIONS = ["pause", "activate", "cancel", "kill", "label", "unlabel", "archive", "unarchive", "delete"];
+
+export function RunsPage() {
+  const { params } = useAddress();
+  const experiments = params.get("view") === "experiments";
+  return (
+    <>
+      <div class="head">
+        <h1 class="grow">Runs</h1>
+        <Segments label="Rows" value={experiments ? "experiments" : "trials"} options={[["trials", "Trials"], ["experiments", "Experiments"]]}
+          onChange={(view) => go(view === "experiments" ? "/runs?view=experiments" : "/runs")} />
+      </div>
+      {experiments ? <Experiments /> : <Trials />}
+    </>
+  );
+}
+
+function ArchivedSwitch() {
+  const { params } = useAddress();
+  const on = params.get("archived") === "1";
+  return <label class="field"><input type="checkbox" checked={on} onChange={() => setParams({ archived: on ? null : "1" })} />Archived</label>;
+}
+
+export function NoRuns() {
+  return (
+    <Empty title="No runs yet">
+      <p>Everything that trains with this store appears here while it runs.</p>
+      <div class="row"><code>det experiment create CONFIG.yaml DIRECTORY</code></div>
+    </Empty>
+  );
+}
+
+export function compareTrials(ids: readonly number[]): void {
+  go(`/compare?trials=${joinNumbers(ids)}`);
+}
+
+/** The request for rows of trials, with the statistics of the metrics that columns, filter and sort order use. */
+export function trialsPath(params: URLSearchParams, defaults: readonly string[], experiment?: number): string {
+  const columns = params.has("cols") ? splitList(params.get("cols")!) : defaults;
+  const keys = new Set<string>();
+  for (const name of namesInUse(params, columns)) {
+    const metric = metricOfColumn(name);
+    if (metric) keys.add(metric.key);
+  }
+  const query = new URLSearchParams();
+  if (params.get("archived") === "1") query.set("archived", "1");
+  if (experiment !== undefined) query.set("experiment", String(experiment));
+  for (const key of [...keys].sort()) query.append("metric", key);
+  const text = query.toString();
+  return text ? `/api/trials?${text}` : "/api/trials";
+}
+
+function Trials() {
+  const { params } = useAddress();
+  const answer = useAnswer<TrialRows>(trialsPath(params, TRIAL_DEFAULTS));
+  const metrics = useAnswer<MetricKeys>("/api/metrics");
+  const rows = answer.data?.rows;
+  const columns = useMemo(() => trialColumns(rows ?? [], metrics.data?.keys ?? []), [rows, metrics.data]);
+  return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />} />}</Shown>;
+}
+
+export function TrialTable({ rows, columns, pending, defaults, tools, only, experiment }: {
+  rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; defaults: readonly string[];
+  tools?: ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
+}) {
+  const failed = rows.filter((row) => row.state === "ERROR").length;
+  return (
+    <DataTable label="Trials" noun="trial" rows={rows} columns={columns} defaults={defaults} id={(row) => row.id} address={(row) => `/trials/${row.id}`} only={only ?? null}
+      texts={(row) => `${row.id} ${row.experiment_name} ${row.labels.join(" ")} ${row.state}`} example="lr < 1e-3 and state = ERROR and label = x" tools={tools} empty={<NoRuns />}
+      onCompare={compareTrials} actions={(ids, chosen) => <TrialActions ids={ids} rows={chosen} />}
+      foot={<>
+        <span>{failed ? <Link to={experiment ? `/failures?experiment=${experiment}` : "/failures"}>{formatCount(failed)} failed</Link> : "none failed"}, {formatCount(rows.length - failed)} good</span>
+        {pending > 0 && <span role="status">statistics of {formatCount(pending)} trials are being computed</span>}
+      </>} />
+  );
+}
+
+/** Trials can be killed one by one; everything else belongs to their experiments, which the menu names. */
+function TrialActions({ ids, rows }: { ids: number[]; rows: TrialRow[] }) {
+  const experiments = [...new Set(rows.map((row) => row.experiment))];
+  const running = rows.filter((row) => ["RUNNING", "QUEUED", "PAUSED", "STOPPING"].includes(row.state)).map((row) => row.id);
+  return (
+    <>
+      {running.length > 0 && <BulkActions ids={running} noun="trial" actions={["kill_trial"]} />}
+      <span class="quiet">{ids.length ? `of experiment${experiments.length > 1 ? "s" : ""} ${joinNumbers(experiments)}:` : ""}</span>
+      <BulkActions ids={experiments} noun="experiment" actions={EXPERIMENT_ACTIONS} />
+    </>
+  );
+}
+
+function Experiments() {
+  const { params } = useAddress();
+  const answer = useAnswer<ExperimentRows>(params.get("archived") === "1" ? "/api/experiments?archived=1" : "/api/experiments");
+  const compare = (rows: readonly ExperimentRow[]) => (ids: number[]): void => {
+    const best = rows.filter((row) => ids.includes(row.id) && row.best_trial !== null).map((row) => row.best_trial!);
+    compareTrials(best);
+  };
+  return (
+    <Shown answer={answer} what="the experiments">{(data) => (
+      <DataTable label="Experiments" noun="experiment" rows={data.rows} columns={EXPERIMENT_COLUMNS} defaults={EXPERIMENT_DEFAULTS} id={(row) => row.id} address={(row) => `/experiments/${row.id}`}
+        texts={(row) => `${row.id} ${row.name} ${row.description} ${row.labels.join(" ")} ${row.state}`} example="searcher = adaptive_asha and failed > 0" tools={<ArchivedSwitch />} empty={<NoRuns />}
+        onCompare={compare(data.rows)} actions={(ids) => <BulkActions ids={ids} noun="experiment" actions={EXPERIMENT_ACTIONS} />}
+        foot={<span>{formatCount(data.rows.reduce((sum, row) => sum + row.failed, 0))} of {formatCount(data.rows.reduce((sum, row) => sum + row.trials, 0))} trials failed</span>} />
+    )}</Shown>
+  );
+}

@@ -1,0 +1,117 @@
+// A table with its filter, columns, sorting and selection, all of which are kept in the address.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import { joinList, joinNumbers, setParams, splitList, splitNumbers, useAddress } from "../address.ts";
+import { plural } from "../format.ts";
+import { Empty } from "../ui/basics.tsx";
+import { ColumnMenu } from "./column_menu.tsx";
+import type { Column } from "./columns.tsx";
+import type { Names } from "./complete.ts";
+import { FilterBox } from "./filter_box.tsx";
+import { parseFilter, rowTest, type Cell } from "./filter.ts";
+import { parseSort, sortItems, sortRows, type SortKey } from "./sort.ts";
+import { Table } from "./table.tsx";
+
+const MOST_VALUES = 200;
+
+export interface DataTableProps<Row> {
+  label: string;
+  noun: string;
+  rows: readonly Row[];
+  columns: readonly Column<Row>[];
+  defaults: readonly string[];
+  id: (row: Row) => number;
+  address: (row: Row) => string;
+  texts: (row: Row) => string;
+  example: string;
+  /** Rows that a chart's brush leaves; null where none is set. */
+  only?: ReadonlySet<number> | null;
+  tools?: ComponentChildren;
+  foot?: ComponentChildren;
+  empty: ComponentChildren;
+  actions?: (ids: number[], rows: Row[]) => ComponentChildren;
+  onCompare?: (ids: number[]) => void;
+}
+
+/** The names that a filter or a sort order of the address uses: their metrics have to be asked for. */
+export function namesInUse(params: URLSearchParams, columns: readonly string[]): string[] {
+  const sort = parseSort(splitList(params.get("sort") ?? "")).map((key) => key.column);
+  const words = (params.get("q") ?? "").match(/"(?:\\.|[^"])*"|[^\s()<>=!~,]+/g) ?? [];
+  return [...columns, ...sort, ...words.map((word) => word.replace(/^"|"$/g, ""))];
+}
+
+export function DataTable<Row>(props: DataTableProps<Row>) {
+  const { rows, columns, id, texts } = props;
+  const { params } = useAddress();
+  const named = useMemo(() => new Map(columns.map((column) => [column.name, column])), [columns]);
+  const chosen = params.has("cols") ? splitList(params.get("cols")!) : [...props.defaults];
+  const pinned = Math.min(Number(params.get("pin") ?? "1") || 0, chosen.length);
+  const shown = chosen.map((name) => named.get(name)).filter((column) => column !== undefined);
+  const sort = parseSort(splitList(params.get("sort") ?? ""));
+  const query = params.get("q") ?? "";
+  const parsed = useMemo(() => parseFilter(query, (name) => named.has(name)), [query, named]);
+  const value = (row: Row, name: string): Cell => named.get(name)?.value(row);
+  const selected = useMemo(() => new Set(splitNumbers(params.get("sel") ?? "")), [params.get("sel")]);
+  const baselines = useMemo(() => new Set(splitNumbers(params.get("base") ?? "")), [params.get("base")]);
+
+  const result = useMemo(() => {
+    const test = parsed.filter ? rowTest(parsed.filter, value, texts) : () => true;
+    const only = props.only;
+    const left = rows.filter((row) => !baselines.has(id(row)) && (!only || only.has(id(row))) && test(row));
+    return [...rows.filter((row) => baselines.has(id(row))), ...sortRows(left, sort, value)];
+  }, [rows, parsed, named, params.get("sort"), props.only, baselines]);
+
+  const names = useMemo((): Names => ({
+    names: columns.map((column) => ({
+      name: column.name, hint: column.group,
+      values: () => column.right ? [] : [...new Set(rows.slice(0, 5000).flatMap((row) => {
+        const cell = column.value(row);
+        return Array.isArray(cell) ? (cell as string[]) : cell === null || cell === undefined ? [] : [String(cell)];
+      }))].slice(0, MOST_VALUES),
+    })),
+  }), [columns, rows]);
+
+  const onSort = (keys: SortKey[]): void => setParams({ sort: joinList(sortItems(keys)) });
+  const onSelect = (ids: Set<number>): void => setParams({ sel: joinNumbers(ids) });
+  const onColumns = (list: string[], pin: number): void =>
+    setParams({ cols: joinList(list) === joinList(props.defaults) ? null : joinList(list), pin: pin === 1 ? null : String(pin) });
+  const ids = rows.map(id).filter((one) => selected.has(one));
+  const chosenRows = rows.filter((row) => selected.has(id(row)));
+  const allBase = ids.length > 0 && ids.every((one) => baselines.has(one));
+  return (
+    <section class="panel">
+      <div class="toolbar">
+        <FilterBox value={query} onChange={(text) => setParams({ q: text })} names={names} mistake={parsed.mistake} example={props.example} />
+        {props.tools}
+        <ColumnMenu all={columns} chosen={chosen} pinned={pinned} onChange={onColumns} />
+      </div>
+      {ids.length > 0 && (
+        <div class="toolbar chosen-bar" role="region" aria-label="Selected rows">
+          <strong>{plural(ids.length, props.noun)} selected</strong>
+          {props.onCompare && <button class="main" onClick={() => props.onCompare!(ids)}>Compare</button>}
+          <button onClick={() => {
+            const next = new Set(baselines);
+            for (const one of ids) if (allBase) next.delete(one); else next.add(one);
+            setParams({ base: joinNumbers(next) });
+          }}>{allBase ? "Unpin" : "Pin on top"}</button>
+          {props.actions?.(ids, chosenRows)}
+          <span class="grow" />
+          <button class="plain" onClick={() => onSelect(new Set())}>Clear</button>
+        </div>
+      )}
+      {rows.length === 0 ? props.empty : result.length === 0 ? (
+        <Empty title={`No ${props.noun} matches`}>
+          <p>{plural(rows.length, props.noun)} without the filter.</p>
+          <div class="row"><button onClick={() => setParams({ q: null })}>Clear the filter</button></div>
+        </Empty>
+      ) : (
+        <Table label={props.label} rows={result} columns={shown} pinned={pinned} id={id} address={props.address} sort={sort} onSort={onSort}
+          selected={selected} onSelect={onSelect} baselines={baselines} {...(props.onCompare ? { onCompare: () => ids.length && props.onCompare!(ids) } : {})} />
+      )}
+      <div class="table-foot row">
+        <span aria-live="polite">{result.length === rows.length ? plural(rows.length, props.noun) : `${plural(result.length, props.noun)} of ${rows.length}`}</span>
+        {props.foot}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,85 @@
+// The input of a filter: completion while typing, mistakes shown at their place.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { complete, type Completion, type Names } from "./complete.ts";
+import type { Mistake } from "./filter.ts";
+
+export function FilterBox({ value, onChange, names, mistake, example }: {
+  value: string; onChange: (text: string) => void; names: Names; mistake: Mistake | null; example: string;
+}) {
+  const [text, setText] = useState(value);
+  const [options, setOptions] = useState<Completion[]>([]);
+  const [at, setAt] = useState(0);
+  const [focused, setFocused] = useState(false);
+  const input = useRef<HTMLInputElement>(null);
+  const typed = useRef(value);
+  useEffect(() => {
+    if (value === typed.current) return;
+    typed.current = value;
+    setText(value);
+  }, [value]);
+
+  const offer = (): void => {
+    const element = input.current;
+    if (!element) return;
+    setOptions(complete(element.value, element.selectionStart ?? element.value.length, names));
+    setAt(0);
+  };
+  const change = (next: string): void => {
+    typed.current = next;
+    setText(next);
+    onChange(next);
+  };
+  const take = (option: Completion): void => {
+    const next = text.slice(0, option.from) + option.insert + text.slice(option.to).replace(/^ /, "");
+    change(next);
+    const place = option.from + option.insert.length;
+    requestAnimationFrame(() => {
+      input.current?.setSelectionRange(place, place);
+      offer();
+    });
+  };
+  const keys = (event: KeyboardEvent): void => {
+    const open = options.length > 0;
+    if (event.key === "ArrowDown" && open) setAt((at + 1) % options.length);
+    else if (event.key === "ArrowUp" && open) setAt((at + options.length - 1) % options.length);
+    else if (event.key === "Tab" && open && !event.shiftKey) take(options[at]!);
+    else if (event.key === "Enter") setOptions([]);
+    else if (event.key === "Escape") {
+      if (open) setOptions([]);
+      else input.current?.blur();
+    } else return;
+    event.preventDefault();
+  };
+  const open = focused && options.length > 0;
+  return (
+    <div class="filter">
+      <input ref={input} type="text" data-filter role="combobox" aria-label="Filter" aria-expanded={open} aria-controls="filter-options" aria-autocomplete="list"
+        aria-activedescendant={open ? `filter-option-${at}` : undefined} aria-invalid={mistake !== null} aria-describedby={mistake ? "filter-mistake" : undefined}
+        placeholder={example} value={text} spellcheck={false} autocomplete="off"
+        onInput={(event) => {
+          change(event.currentTarget.value);
+          offer();
+        }}
+        onFocus={() => {
+          setFocused(true);
+          if (text) offer();
+        }}
+        onBlur={() => setFocused(false)} onClick={offer} onKeyDown={keys} />
+      {open ? (
+        <ul class="options" id="filter-options" role="listbox" aria-label="Completions">
+          {options.map((option, index) => (
+            <li key={option.label} id={`filter-option-${index}`} role="option" aria-selected={index === at} onPointerDown={(event) => {
+              event.preventDefault();
+              take(option);
+            }}><span class="clip mono name">{option.label}</span><span class="quiet">{option.hint}</span></li>
+          ))}
+        </ul>
+      ) : mistake && text && (
+        <div class="mistake" id="filter-mistake" role="alert">
+          <pre>{text.slice(0, mistake.from)}<mark>{text.slice(mistake.from, mistake.to) || "▁"}</mark>{text.slice(mistake.to)}</pre>
+          {mistake.message}
+        </div>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatBytes, formatDuration, formatNumber } from "../src/format.ts";
+import { drawnText, nearest, smoothed, toCsv, toSeries, yRange } from "../src/charts/plot_data.ts";
+import { linearTicks, logTicks, robustRange, scale } from "../src/charts/scales.ts";
+import { pieces } from "../src/logs/ansi.ts";
+import type { Curve, Curves } from "../src/types.ts";
+
+function answer(curves: Partial<Curve>[], x: number[]): Curves {
+  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
+  return { version: "", axis: "batches", from: null, to: null, x, curves: complete, note: null } as Curves;
+}
+
+test("a scale takes a value to its place and back", () => {
+  for (const [low, high, log] of [[0, 10, false], [-5, 5, false], [1e-5, 1, true]] as const) {
+    const one = scale(low, high, log);
+    for (const place of [0, 0.3, 1]) assert.ok(Math.abs(one.place(one.value(place))! - place) < 1e-9);
+    assert.ok(one.ticks.length >= 2 && one.ticks.every((tick) => tick >= low - 1e-12 && tick <= high + 1e-12));
+  }
+  assert.equal(scale(1, 10, true).place(0), null);
+  assert.equal(scale(1, 10).place(NaN), null);
+  assert.ok(scale(3, 3).high > 3);
+});
+
+test("ticks are round numbers", () => {
+  assert.deepEqual(linearTicks(0, 10), [0, 2, 4, 6, 8, 10]);
+  assert.deepEqual(linearTicks(0, 0.5), [0, 0.1, 0.2, 0.3, 0.4, 0.5]);
+  assert.deepEqual(logTicks(1e-5, 1e-1), [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]);
+});
+
+test("one spike does not rule the range, and is counted", () => {
+  const values = Array.from({ length: 1000 }, (_, at) => 1 + (at % 10) / 10);
+  const calm = robustRange(values)!;
+  assert.equal(calm.outside, 0);
+  const range = robustRange([...values, 1e6])!;
+  assert.ok(range.high < 10);
+  assert.equal(range.outside, 1);
+  assert.equal(robustRange([NaN, Infinity]), null);
+});
+
+test("least and greatest value of every bucket are on the line, so no spike is lost", () => {
+  const { x, series } = toSeries(answer([{ low: [1, 1, 1], high: [2, 99, 1] }], [0, 10, 20]), 0);
+  assert.deepEqual(x, [0, 5, 10, 15, 20, 25]);
+  assert.deepEqual(series[0]!.values, [1, 2, 1, 99, 1, undefined]);
+});
+
+test("every value has its own place where all fit", () => {
+  const { x, series } = toSeries(answer([{ low: [1, null, 3], high: [1, null, 3] }], [0, 10, 20]), 0);
+  assert.deepEqual(x, [0, 10, 20]);
+  assert.deepEqual(series[0]!.values, [1, undefined, 3]);
+});
+
+test("a bucket of nothing but NaN interrupts the line, also the smoothed one", () => {
+  const { series } = toSeries(answer([{ low: [1, null, 3], high: [1, null, 3], marks: [{ x: 10, kind: "NaN", count: 2 }] }], [0, 10, 20]), 0.5);
+  assert.deepEqual(series[0]!.values, [1, null, 3]);
+  assert.equal(series[0]!.smooth![1], null);
+});
+
+test("smoothing begins at the first value", () => {
+  assert.equal(smoothed([4, 4, 4], 0.9)[2], 4);
+  assert.equal(smoothed([7], 0.99)[0], 7);
+});
+
+test("outliers are marked at the edge; values without a logarithm too", () => {
+  const low = Array.from({ length: 100 }, (_, at) => 1 + (at % 5) / 10);
+  low[50] = 500;
+  const data = toSeries(answer([{ low, high: low }], low.map((_, at) => at)), 0);
+  const robust = yRange(data.x, data.series, false, false);
+  assert.deepEqual(robust.outliers, [{ x: 50, side: 1, series: 0 }]);
+  assert.equal(yRange(data.x, data.series, false, true).outliers.length, 0);
+  const negative = toSeries(answer([{ low: [1, -1, 2], high: [1, -1, 2] }], [0, 1, 2]), 0);
+  assert.deepEqual(yRange(negative.x, negative.series, true, false).outliers, [{ x: 1, side: -1, series: 0 }]);
+});
+
+test("what was left out is said", () => {
+  assert.equal(drawnText(answer([{ points: 10_000, drawn: 1000 }], [])), "10,000 points, 1,000 drawn");
+  assert.equal(drawnText(answer([{ points: 3, drawn: 3 }], [])), "3 points, all drawn");
+});
+
+test("a CSV file names NaN, and quotes what a spreadsheet would run", () => {
+  const text = toCsv(answer([{ low: [1, null], high: [2, null], marks: [{ x: 10, kind: "NaN", count: 1 }] }], [0, 10]), () => '=cmd,"x"');
+  assert.equal(text, 'batches,"=cmd,""x"" low","=cmd,""x"" high"\n0,1,2\n10,NaN,NaN\n');
+});
+
+test("the nearest of a sorted list", () => {
+  assert.equal(nearest([0, 10, 20], 14), 1);
+  assert.equal(nearest([0, 10, 20], 16), 2);
+  assert.equal(nearest([], 1), -1);
+});
+
+test("terminal colours become classes, progress bars one line, other escapes nothing", () => {
+  assert.deepEqual(pieces("a \x1b[1;31mred\x1b[0m b"), [{ text: "a ", css: "" }, { text: "red", css: "a-1 a-b" }, { text: " b", css: "" }]);
+  assert.deepEqual(pieces("10%\r50%\r100%"), [{ text: "100%", css: "" }]);
+  assert.deepEqual(pieces("\x1b]0;title\x07x\x1b[2K"), [{ text: "x", css: "" }]);
+  assert.deepEqual(pieces("<b>"), [{ text: "<b>", css: "" }]);
+});
+
+test("numbers, sizes and durations as text", () => {
+  assert.equal(formatNumber(0), "0");
+  assert.equal(formatNumber(NaN), "NaN");
+  assert.equal(formatNumber(0.00012345), "1.234e-4");
+  assert.equal(formatNumber(null), "–");
+  assert.equal(formatBytes(1_234_567), "1.23 MB");
+  assert.equal(formatDuration(3725), "1 h 2 min");
+});
