@@ -4,6 +4,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
+// DET_PAGE_OUT names another directory.
 const here = dirname(fileURLToPath(import.meta.url));
 const shared = {
   bundle: true,
@@ -15,7 +16,7 @@ const shared = {
 };
 
 if (process.argv.includes("--tests")) {
-  const out = join(here, "build", "tests");
+  const out = process.env.DET_PAGE_OUT ?? join(here, "build", "tests");
   rmSync(out, { recursive: true, force: true });
   const tests = readdirSync(join(here, "tests")).filter((name) => name.endsWith(".test.ts"));
   await build({

@@ -66,5 +66,5 @@ def build(page: Path) -> None:
     for step in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         outcome = subprocess.run([*command, *step], cwd=page, env=environment, capture_output=True, text=True)
         if outcome.returncode != 0:
-            words = (outcome.stderr or outcome.stdout).strip().splitlines()
-            raise OSError(f"`npm {' '.join(step)}` failed: {' '.join(words[-3:])}")
+            errors = [line.removeprefix("npm error").strip() for line in outcome.stderr.splitlines() if "error" in line]
+            raise OSError(f"`npm {' '.join(step)}` failed ({'; '.join(filter(None, errors[:3])) or outcome.stdout})")
