@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ import pytest
 from determined.errors import CheckpointInUse, InvalidExperimentException, LeaseLost, StoreError
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.experiment_records import JournalEntry
+from determined.store.open import open_store
 from determined.store.records import is_to_be_removed
 from determined.store.rows import EndRow, LogRow
 from determined.store.store import Store
 from determined.store.upkeep import RunDirectory
+from tests.helpers.postgres import PostgresServer
+from tests.helpers.waiting import wait_until
 from tests.store.experiments import begin_managed, held_experiment, new_experiment, new_trial, with_trials
 from tests.store.rows import alive, begin, checkpoint, metric
 
@@ -64,6 +69,35 @@ class TestExperiments:
         by_hand = begin(store).experiment_id
         with pytest.raises(InvalidExperimentException, match="is a standalone run"):
             store.upkeep.change_config(by_hand, "resources", {"max_slots": 4})
+
+    def test_a_change_of_the_configuration_is_not_requested_before_an_earlier_request(
+        self, postgres: PostgresServer
+    ) -> None:
+        """A runner reads requests above the last id that it has, so a smaller id that appears later would be lost."""
+        place = postgres.new_database()
+        waiting = (
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        with closing(open_store(place)) as store, closing(open_store(place)) as reader:
+            experiment_id = store.experiments.create(new_experiment())
+
+            def change() -> None:
+                with closing(open_store(place)) as own:
+                    own.upkeep.change_config(experiment_id, "resources", {"max_slots": 4})
+
+            changing = threading.Thread(target=change)
+            with store._database.transaction(exclusive=True):
+                store._database.execute(
+                    "INSERT INTO experiment_requests (experiment_id, kind, created) VALUES (?, 'pause', 0)",
+                    [experiment_id],
+                )
+                changing.start()
+                wait_until(lambda: not changing.is_alive() or reader._database.execute(waiting))
+                assert reader.experiments.requests(experiment_id) == []
+            changing.join()
+            found = [request.kind for request in reader.experiments.requests(experiment_id)]
+            assert found == ["pause", "reconfigure"]
 
     def test_only_what_has_ended_is_put_away(self, store: Store) -> None:
         lease = held_experiment(store)

@@ -78,7 +78,8 @@ class Upkeep:
 
     def change_config(self, experiment_id: int, block: str, values: Mapping[str, int]) -> None:
         """Set values in one block of a search's configuration, and request its runner to reload the configuration."""
-        with self._database.transaction():
+        # Exclusive, because it adds a request: ids must become visible in order, see `Experiments.request`.
+        with self._database.transaction(exclusive=True):
             self._lock(experiment_id)
             experiment = self._experiment(experiment_id)
             if experiment.is_standalone:
