@@ -17,7 +17,7 @@ logger = logging.getLogger("determined")
 CODE = "code"  # the directory with the code of a run, in its run directory and in its checkpoints
 # Code has kilobytes; larger files are data, and each experiment and checkpoint would copy them.
 MAX_BYTES = 64 * 2**20
-MAX_FILES = 10_000
+MAX_FILES = 10_000  # a directory with more is a data set
 
 # Running out of space ends the copy; other errors concern a single file.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

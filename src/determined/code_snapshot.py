@@ -285,6 +285,7 @@ class _Snapshot:
                     chunk = chunk[written:] or (os.read(descriptor, _CHUNK) if content is None else b"")
                     self._check_time()
             except _OutOfTime:
+                # A file that was copied in part would look like the real one.
                 os.unlink(destination)
                 raise
             return file.tell()

@@ -73,6 +73,7 @@ class InvalidCheckpointException(DeterminedError):
     """A checkpoint that cannot be read; the message names the checkpoint and the reason."""
 
 
+# The second base classes let programs catch these errors in the way that is usual for their kind.
 class TrainingOnImportError(DeterminedError, RuntimeError):
     """Code that starts a run when it is imported, from a checkpoint or for an entrypoint check."""
 

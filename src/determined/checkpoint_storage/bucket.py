@@ -24,6 +24,7 @@ _PARTS_AT_ONCE = 4
 _MOST_PARTS = 9_000  # S3 accepts at most 10,000 parts
 _LARGEST_COPY = 5 << 30  # the largest object that S3 copies in one request
 
+# Bounded repetitions, because the text is what a server sent.
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _EXPLANATION = re.compile(r"<Message>([^<]{1,300})</Message>")
 _STATUS = re.compile(r"status code: (\d{3}[A-Za-z -]{0,40})")

@@ -47,7 +47,7 @@ def open_bucket(
         store = getattr(stores, kind)(
             name, prefix=prefix or None, config=options, client_options=client, retry_config=_RETRIES
         )
-        # Secrets of the environment too, because the library reads them by itself and may quote them in errors.
+        # Secrets of the environment too, because the library reads them too and may quote them in errors.
         return Bucket(store, shown, {*secrets, *_secrets_of_the_environment()})
     except (errors.BaseError, OSError, ValueError) as error:
         # Only the name of the error's class: its text may contain a key.

@@ -88,6 +88,7 @@ def _read(directory: Path, name: str) -> tuple[dict[str, dict[str, Any]], Any]:
         )
     except FileNotFoundError:
         raise _damaged(name, f"{MANIFEST_FILE} is missing") from None
+    # A damaged file may be any JSON or none: a list, a number, or nested deeper than Python's stack.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {error}") from error
     if not whole:

@@ -25,7 +25,7 @@ from determined.names import is_file_name, shown
 
 _PREFIX = "output-"
 _ID = re.compile(_PREFIX + "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_KEY = re.compile("[0-9a-f]{32}")
+_KEY = re.compile("[0-9a-f]{32}")  # `uuid4().hex`; becomes part of a path
 
 
 class OutputStorage(Protocol):

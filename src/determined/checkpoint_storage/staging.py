@@ -76,7 +76,7 @@ class Staging:
                 continue
             try:
                 logger.info("removing an unfinished checkpoint: %s", entry.path)
-                # What cannot be deleted now is collected next time.
+                # Files that cannot be deleted now are collected next time.
                 shutil.rmtree(entry.path, ignore_errors=True)
             finally:
                 # Closing the descriptor releases the lock.

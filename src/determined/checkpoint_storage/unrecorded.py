@@ -62,6 +62,7 @@ def _verified(path: Path, checkpoint_id: str) -> dict[str, Any]:
 
 def _origin(path: Path, checkpoint_id: str) -> Any:
     try:
+        # A manifest that is damaged itself says nothing reliable about its origin.
         return manifest.origin(path, checkpoint_id)
     except InvalidCheckpointException:
         return None

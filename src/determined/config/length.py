@@ -43,4 +43,5 @@ def read_length(value: Any) -> Length | None:
 
 
 def _is_count(value: Any) -> bool:
+    # A bool is an integer in Python.
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import uuid
 
-_WORDS = 624
+_WORDS = 624  # the size of the state of MT19937
 
 
 class RandomStream:

@@ -55,6 +55,7 @@ class CheckpointContext:
 
     def _leave_lines_to_caller(self) -> None:
         """Log stored checkpoints at DEBUG from now on, because the caller shows each of them to the user itself."""
+        # DEBUG and not off, so that a program that configures logging still finds the lines.
         self._saver.log_level = logging.DEBUG
 
     def _local_roots(self) -> list[Path]:

@@ -141,6 +141,7 @@ class OutputContext:
             if not self._supervisor.store.finish_upload(upload.key):
                 raise StoreError(f"trial {upload.trial_id} was started again, and this upload was removed")
         except BaseException:
+            # Also after Ctrl-C: otherwise a part of the files would stay until the trial resumes.
             self._revert(upload)
             raise
         # The replaced files are needed until progress beyond this upload is saved: an earlier restart restores them.

@@ -80,6 +80,7 @@ class GridSource:
         self._grid, self._stream = grid, RandomStream(seed)
 
     def draw(self, number: int) -> Draw:
+        # By number and not by a counter, so that a restored source needs no position.
         return with_identity(self._grid[number], self._stream)
 
     def learn(self, number: int, outcome: Outcome) -> None:

@@ -11,7 +11,7 @@ from determined.sinks.base import Begin, CheckpointReference, End, Event, Report
 # As for the store's writer: bounds the memory while a service is unavailable.
 MOST_EVENTS = 10_000
 MOST_BYTES = 64 * 2**20
-_MOST_TOGETHER = 500
+_MOST_TOGETHER = 500  # keeps a call, and what has to be repeated after a failure, small
 _SECONDS_TOGETHER = 1.0  # events that arrive within this time are sent in one call
 
 

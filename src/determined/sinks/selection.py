@@ -23,6 +23,7 @@ def chosen_sinks(block: Any, env: Mapping[str, str]) -> list[Sink]:
     from determined.config.blocks.sinks import read_sinks
     from determined.config.registry.implementation import load
 
+    # Validated here: the configuration of a standalone run was not validated before.
     given = read_sinks(block or {})
     chosen = []
     for name, sink in SINKS.items():

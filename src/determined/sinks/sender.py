@@ -75,6 +75,7 @@ class Sender:
             self._abandon()
 
     def _start(self) -> None:
+        # A daemon, because a service that does not answer must not keep the program from exiting.
         thread = threading.Thread(target=self._run, name=f"determined-sink-{self._sink.name}", daemon=True)
         try:
             thread.start()

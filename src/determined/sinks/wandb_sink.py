@@ -18,7 +18,7 @@ from determined.sinks.base import Begin, CheckpointReference, EndState, Known, R
 _STEP = "steps_completed"
 _SENT = "determined/steps_completed/"  # + group: summary field with the last step that was sent
 _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
-_LONGEST_NAME = 128
+_LONGEST_NAME = 128  # the limit of the service for projects and runs
 _SERVICE_PROCESS = "wandb-core"
 # 143 as after SIGTERM.
 _EXIT_CODES = {"completed": 0, "stopped": 143, "canceled": 143, "failed": 1, "running": 1}

@@ -43,6 +43,7 @@ def common_state(states: Sequence[ExperimentState]) -> ExperimentState:
 
     ACTIVE if a trial is running, else COMPLETED if a trial completed, else the state of the newest trial.
     """
+    # A failure of one trial does not hide that another one is running or has completed.
     for state in ("ACTIVE", "COMPLETED"):
         if state in states:
             return state

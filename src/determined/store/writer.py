@@ -42,11 +42,11 @@ T = TypeVar("T")
 _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
 _SECONDS_TOGETHER = 0.2  # rows that arrive within this time share one transaction, which costs a lock and a commit
-_SECONDS_BETWEEN_POLLS = 1.0
+_SECONDS_BETWEEN_POLLS = 1.0  # a request to stop is noticed within about this time
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries
 # For a program that is failing already: its own error should be shown soon, and not after the patience.
 _SECONDS_IN_A_HURRY = 3.0
-# A full disk rarely becomes free by itself, unlike a server that restarts, so the run fails sooner.
+# A full disk rarely becomes free without a cleanup, unlike a server that restarts, so the run fails sooner.
 _SECONDS_ON_A_FULL_DISK = 15.0
 _SECONDS_TO_OPEN = 10.0  # shorter than the patience: a wrong address should fail soon
 
@@ -180,6 +180,7 @@ class Writer(Generic[S]):
         try:
             self.close()
         except Exception:
+            # Python only prints errors of exit handlers, and does not say what they mean.
             logger.exception("reports that were not written yet are lost")
 
     def _refuse_in_a_child(self) -> None:

@@ -172,6 +172,7 @@ def _float(value: float) -> bytes:
     """Return the bytes of a float32. A value that is too large becomes infinity."""
     try:
         return struct.pack("<f", value)
+    # Python refuses values beyond float32, which TensorBoard stores.
     except OverflowError:
         return struct.pack("<f", math.copysign(math.inf, value))
 

@@ -45,6 +45,7 @@ class S3Settings(StorageSettings):
         name, prefix = cloud_access.bucket_name(self.bucket, "bucket"), cloud_access.checked_prefix(self.prefix)
         access_key = cloud_access.filled_text(self.access_key, "access_key")
         secret_key = cloud_access.filled_text(self.secret_key, "secret_key")
+        # With one of them the library would take the other from the environment, and mix two accounts.
         if (access_key is None) != (secret_key is None):
             raise ValueError("checkpoint_storage of type s3 takes access_key and secret_key together, or neither")
         given = {"access_key_id": access_key, "secret_access_key": secret_key}

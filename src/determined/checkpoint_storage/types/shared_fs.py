@@ -25,6 +25,7 @@ class SharedFsSettings(StorageSettings):
     )
 
     host_path: AbsolutePath
+    # The fields below belong to containers and to old releases; files that set them stay valid.
     storage_path: FilledText | None = None
     propagation: Text = "rprivate"
     container_path: Text | None = None
@@ -68,4 +69,5 @@ class SharedFsSettings(StorageSettings):
 
 def _is_below(path: str, directory: str) -> bool:
     """Return whether a path is a directory or lies below it, by its text alone."""
+    # Not resolved, because the directory may not exist on the machine that checks the configuration.
     return Path(os.path.normpath(path)).is_relative_to(os.path.normpath(directory))

@@ -43,6 +43,7 @@ class Image(Block):
 
 def _for_all_devices(value: Any) -> Any:
     """Return an image for every kind of device if a single one is given."""
+    # One name for all devices is the short form of Determined.
     return dict.fromkeys(("cpu", "cuda", "rocm"), value) if isinstance(value, str) else value
 
 

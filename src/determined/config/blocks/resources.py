@@ -27,6 +27,7 @@ def _size(value: Any) -> int | str:
         return value
     if isinstance(value, str) and _SIZE.fullmatch(value.strip()):
         return value
+    # `1Gi`, the form of Kubernetes, is not accepted; the hint shows the form that is.
     without_b = _SIZE_WITHOUT_B.fullmatch(value.strip()) if isinstance(value, str) else None
     hint = f"write {without_b.group(1)} {without_b.group(2).upper()}iB" if without_b else ""
     raise validators.refusal("a number of bytes, or a size such as 1.5G or 128 MiB", hint)

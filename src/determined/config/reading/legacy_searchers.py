@@ -40,7 +40,7 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     model = searcher_model(searcher.get("name"))
     if model is None:
         return searcher, [], []
-    # What is given takes precedence over what is derived.
+    # Given fields take precedence over derived ones.
     searcher = {**model.derived(searcher), **searcher}
     time = {"max_time", "time_metric"}
     if not time <= model.model_fields.keys() or time & searcher.keys() or "max_length" not in searcher:

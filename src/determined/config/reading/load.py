@@ -10,8 +10,8 @@ from typing import Any
 from determined.errors import InvalidExperimentConfig, Mistake
 
 _LARGEST_TEXT = 1024 * 1024  # configurations have a few kilobytes; a larger file is a mistake or an attack
-_DEEPEST = 64
-_MOST_ALIASES = 100
+_DEEPEST = 64  # deeper nesting would come near Python's recursion limit in the loader
+_MOST_ALIASES = 100  # configurations have a few at most
 # Aliases let a short text expand to a huge structure, so the expanded values are limited too.
 _MOST_NODES = 200_000
 

@@ -24,7 +24,7 @@ def mask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]
         block = _block(masked, path)
         if isinstance(leaf, Const) and block is not None:
             name = functools.reduce(inner_name, path, "")
-            # A block named `secrets` is masked completely, whatever its fields are called.
+            # A block named `secrets` is masked completely, independent of the names of its fields.
             block[path[-1]] = MASK if name == "secrets" else mask_secrets(block[path[-1]], name)
     return masked
 

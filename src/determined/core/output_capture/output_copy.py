@@ -166,6 +166,7 @@ class OutputCopy:
 
         try:
             stream.write = write
+        # A stream of a C extension may have no attributes that can be set.
         except AttributeError:
             logger.warning("Cannot capture %s; it will not be in the trial log.", name)
             return

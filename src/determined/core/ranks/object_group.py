@@ -25,7 +25,7 @@ Operation = Literal["allgather", "gather", "broadcast"]
 _OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
 # Fixed size and byte order: the ranks may run on machines of different architectures.
 _HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
-_LARGEST_PAYLOAD = 2**32 - 1
+_LARGEST_PAYLOAD = 2**32 - 1  # the header has four bytes for the length
 # Frames have the same size on all ranks, so that small objects take one collective instead of two (lengths, then
 # contents).
 _FIRST_CAPACITY = 4096
@@ -125,6 +125,7 @@ class ObjectGroup:
         try:
             headers, payloads = self._transfer(operation, payload, own_error is not None)
         except RuntimeError as error:
+            # torch reports lost connections and time-outs of gloo as RuntimeError.
             self._failure = self.describe_failure(f"{operation} number {self._sequence}", error)
             self._group = None
             raise DistributedError(self._failure) from error

@@ -12,7 +12,7 @@ from determined.errors import DistributedError
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"  # as a number: the name `localhost` may resolve to another address or to IPv6
 
 
 def collective_timeout() -> timedelta:
@@ -76,6 +76,7 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
                 _opened_stores[key] = _launcher_store(rank, size, timeout)
             else:
                 _opened_stores[key] = _store_at(rank, host, port, timeout)
+        # torch raises RuntimeError, or a subclass of it, for every failure of a store.
         except RuntimeError as error:
             raise DistributedError(f"rank {rank} of {size} did not find the other ranks: {error}") from error
     return _opened_stores[key]

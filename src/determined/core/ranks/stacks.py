@@ -22,7 +22,7 @@ from determined.store.process import Process, is_running, this_process
 _SIGNAL = signal.SIGRTMIN + 6 if sys.platform == "linux" else None
 # The process may be stuck in the kernel, where it cannot run the handler.
 _SECONDS_FOR_AN_ANSWER = 2.0  # the answer takes milliseconds unless the process is stuck
-_MOST_LINES = 15
+_MOST_LINES = 15  # the innermost calls, which show where the process waits
 
 _memory: int | None = None  # the memory file into which this process writes its stack
 

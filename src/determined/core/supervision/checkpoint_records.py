@@ -113,7 +113,7 @@ class CheckpointRecords:
         known = self.store.latest_checkpoints(identity, None if self._run.named else program)
         for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
             newest = self.store.attempts(trial_id)[-1]
-            # A run that is still at work is not the last one: it continues by itself.
+            # A run that is still running is not the last one: nothing has to resume it.
             at_work = newest.state == "running" and is_running(newest.process)
             # A second `fit` in this process resumes from the first.
             if not at_work or newest.process == this_process():

@@ -9,7 +9,7 @@ from determined.program import Program
 from determined.store.process import this_user
 
 NAME_VARIABLE = "DET_RUN_NAME"
-_LONGEST_NAME = 200
+_LONGEST_NAME = 200  # fits into lists and into the identity, which is indexed
 
 
 def run_name(given: str | None, env: Mapping[str, str]) -> str | None:

@@ -50,6 +50,7 @@ class UnclosedRun:
         try:
             self._at_exit(self._watch.error)
         except Exception:
+            # The program is ending, so there is no caller to raise to.
             logger.exception("Cannot close the run")
 
 

@@ -64,5 +64,6 @@ class OptunaSearch(Method):
         """Return the single bracket; empty if trials run to their own end."""
         if self.max_time is None:
             return []
+        # No more rungs than the number of trials can fill.
         most = most_rungs(self.max_time, self.divisor, self.max_trials, _MOST_RUNGS)
         return [one_bracket(self, self.max_time, self.num_rungs or most)]

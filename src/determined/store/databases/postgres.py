@@ -139,6 +139,7 @@ class PostgresDatabase:
         """Translate driver errors into store errors without the password: temporary ones into `StoreUnavailable`."""
         try:
             yield
+        # Raised inside the block, and already translated.
         except StoreError:
             raise
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:

@@ -220,6 +220,7 @@ class SqliteDatabase:
         """Return device and inode of the file, to detect that it was replaced; None if it does not exist."""
         try:
             status = os.stat(self._path)
+        # The user may delete the file of a store that is open.
         except FileNotFoundError:
             return None
         return status.st_dev, status.st_ino

@@ -19,6 +19,7 @@ def version(database: Database) -> str:
 def size(database: Database) -> int:
     """Return the size of the store's tables and indexes in bytes."""
     ((found,),) = database.execute(
+        # The size of a table includes its indexes and its out-of-line values, so only tables are added up.
         "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
         f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {_OURS} AND c.relkind = 'r'"
     )
@@ -41,6 +42,7 @@ def problems(database: Database) -> Iterator[Finding]:
         f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {_OURS} AND NOT x.indisvalid ORDER BY 1, 2"
     ):
         yield Finding(str(table), f"the index {name} is not valid: REINDEX INDEX {name}")
+    # A constraint that was dropped cannot be found by its name, so the number of references of each table is compared.
     for kept in all_tables().values():
         ((count,),) = database.execute(
             "SELECT count(*) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
@@ -54,4 +56,5 @@ def problems(database: Database) -> Iterator[Finding]:
 def vacuum(database: Database) -> None:
     """Make the space of dead rows reusable. The server's autovacuum would do the same later."""
     for name in all_tables():
+        # Not FULL, which would lock the table against readers and writers. It cannot run inside a transaction.
         database.execute(f"VACUUM (ANALYZE) {name}")

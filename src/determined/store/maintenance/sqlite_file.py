@@ -74,6 +74,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
         _flush(draft)
         _name(draft, target)
         _flush(target.parent)
+    # Another process created the draft or the target since the check above.
     except FileExistsError as error:
         raise StoreError(f"{target} already exists: name another file, or remove it") from error
     finally:

@@ -11,7 +11,7 @@ from determined.store.databases.schema import MIGRATIONS
 from determined.store.databases.tables import Table, all_tables
 
 NAME = "determined-store"
-VERSION = 1
+VERSION = 1  # to be increased if earlier versions of this library could not read an export any more
 
 # Not exported: the queue, the identity of the store, and checkpoints being published concern this store only.
 _STAY = ("queue", "store_identity", "publishing")

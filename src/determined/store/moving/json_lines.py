@@ -15,7 +15,7 @@ from determined.store.moving.reading_store import Rows
 
 # Four times the largest text of a column (`row_checks.py`), to leave space for escapes.
 _LONGEST_LINE = 256 * 1024 * 1024
-_ROWS_AT_ONCE = 1_000
+_ROWS_AT_ONCE = 1_000  # bounds the memory of an import
 
 
 class JsonLinesWriter:

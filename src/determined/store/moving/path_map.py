@@ -24,6 +24,7 @@ class PathMap:
     """Pairs of an old and a new directory. If several match a path, the longest one is used."""
 
     def __init__(self, pairs: Sequence[str] = ()) -> None:
+        # Longest first, so that a directory inside of another mapped directory can be mapped to a separate place.
         self._pairs = sorted((_pair(text) for text in pairs), key=lambda pair: len(pair[0]), reverse=True)
         self._used: set[str] = set()
 

@@ -12,12 +12,13 @@ from determined.names import NAME_RULE, is_file_name, is_name, is_plain_director
 from determined.store.databases.column_checks import JSON_COLUMNS, WORDS, configuration_mistake, shape_mistake
 from determined.store.databases.tables import Column, Table
 
-_LARGEST_TEXT = 64 * 1024 * 1024
+_LARGEST_TEXT = 64 * 1024 * 1024  # bounds the memory that one value of an untrusted file can take
+# The ranges of the columns, but not above 2**53, up to which JSON parsers with floats read integers exactly.
 _LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
 _END_OF_TIME = 253_402_300_800.0  # the year 10000, which Python's datetime cannot represent
-_UPLOAD_KEY = re.compile("[0-9a-f]{32}")
+_UPLOAD_KEY = re.compile("[0-9a-f]{32}")  # becomes part of a path
 
 
 def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]:
@@ -119,6 +120,7 @@ def _checked_real(name: str, value: Any) -> float:
         raise _Mistake(f"is not a valid time: {_shown(value)}")
     try:
         return float(value)
+    # An integer of a JSON file can have any number of digits.
     except OverflowError:
         raise _Mistake("is too large a number") from None
 

@@ -68,7 +68,7 @@ class RowTranslation:
 
     def _is_in_store(self, table: Table, row: Row) -> bool:
         """Return whether the store already has a row, and remember its id."""
-        # Experiments are recognized by their key, a UUID, and models by their name, which is unique in a store.
+        # Experiments are recognized by their key, which contains a UUID, and models by their name.
         if table.name == "experiments":
             self._experiments[row["id"]] = row
             return self._remember(table, row, "key = ?", [row["key"]], self._known_experiments)

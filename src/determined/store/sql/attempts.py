@@ -29,7 +29,7 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
         trial_id = _allocated_trial(database, start) or named or _trial_to_continue(database, start)
         if trial_id is None:
             trial_id = add_trial(database, start, parent=_trial_of_checkpoint(database, start.checkpoint))
-        # A named trial resumes from its newest checkpoint whatever the program passes, so this is where it starts.
+        # A named trial resumes from its newest checkpoint, regardless of the step that the program passes.
         start_step = newest_saved_step(database, trial_id) if named else start.steps_completed
         execute(
             "UPDATE trials SET attempt = attempt + 1, phase = '', progress = NULL, early_exit = NULL, "

@@ -8,7 +8,7 @@ from typing import Any
 from determined.store.databases.base import Database
 from determined.store.databases.tables import Table
 
-_ROWS = 2_000
+_ROWS = 2_000  # bounds the memory of an export or check, independent of the size of the table
 
 
 def pages(
