@@ -17,6 +17,7 @@ _COMMANDS = {
     "trial": ("determined.cli.trial", "Describe and kill trials, and download their checkpoints."),
     "checkpoint": ("determined.cli.checkpoint", "Describe, download and delete checkpoints."),
     "model": ("determined.cli.model", "Register checkpoints as versions of models."),
+    "ui": ("determined.cli.ui", "Browse, compare and control runs in a web browser."),
     "tensorboard": ("determined.cli.tensorboard", "Show metrics in TensorBoard."),
     "store": ("determined.cli.store", "Maintain the store, and move experiments between stores."),
     "queue": ("determined.cli.queue", "Manage queued experiments on this machine."),

@@ -33,17 +33,20 @@ def open_store(place: str | os.PathLike[str] | None = None) -> Store:
     return Store(open_database(place))
 
 
-def open_database(place: str | os.PathLike[str] | None = None) -> Database:
-    """Open the database of a store without creating or migrating its tables."""
+def open_database(place: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> Database:
+    """Open the database of a store without creating or migrating its tables.
+
+    With `read_only` a missing file is not created either, and the connection refuses changes.
+    """
     resolved = checked_place() if place is None else places.resolve(place)
     if places.is_postgres(resolved):
         from determined.store.databases.postgres import PostgresDatabase
 
-        return PostgresDatabase(resolved)
+        return PostgresDatabase(resolved, read_only=read_only)
     from determined.store.databases.sqlite import BUSY_SECONDS, SqliteDatabase
 
     # SQLite itself waits for this time, so with a shorter patience a run would wait longer than the user allows.
-    return SqliteDatabase(Path(resolved), busy_seconds=min(BUSY_SECONDS, patience()))
+    return SqliteDatabase(Path(resolved), busy_seconds=min(BUSY_SECONDS, patience()), read_only=read_only)
 
 
 @contextmanager

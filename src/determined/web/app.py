@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio import to_thread
 from fastapi import FastAPI
 
+from determined.store.open import checked_place
 from determined.web.api import (
     actions,
     changes,
@@ -20,6 +26,11 @@ from determined.web.api import (
     trials,
 )
 from determined.web.api.shapes import Problem
+from determined.web.errors import handle_errors
+from determined.web.pages import STATIC, add_pages
+from determined.web.state import ServerState
+
+_THREADS = 8
 
 _ROUTERS = (
     changes.router,
@@ -38,15 +49,27 @@ _ROUTERS = (
 )
 
 
-def create_app() -> FastAPI:
-    """Return the application without the guard."""
+def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
+    """Return the application for the store at a place. Only a `Guard` may pass requests on to it."""
     app = FastAPI(
         title="determined-pytorch",
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
         responses={422: {"model": Problem, "description": "An error"}},
+        lifespan=_lifespan,
     )
+    app.state.server = ServerState.of_place(checked_place() if place is None else place)
+    handle_errors(app)
     for router in _ROUTERS:
         app.include_router(router)
+    add_pages(app, static)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Limit the threads, each of which has a connection to the store, and close these at the end."""
+    to_thread.current_default_thread_limiter().total_tokens = _THREADS
+    yield
+    app.state.server.close()

@@ -48,6 +48,10 @@ class Database(Protocol):
         """A text that changes when the file of this database is replaced by another one; empty for a server."""
         ...
 
+    def change_stamp(self) -> object:
+        """Return a value that differs after any other connection has committed a change; it takes microseconds."""
+        ...
+
     def tables(self) -> set[str]:
         """Return the names of the tables that exist."""
         ...

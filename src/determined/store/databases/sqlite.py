@@ -28,7 +28,7 @@ _open: set[sqlite3.Connection] = set()
 class SqliteDatabase:
     """A connection to an SQLite file, which is created with access for its owner only if it does not exist.
 
-    A file that cannot be written is opened read-only.
+    A file that cannot be written is opened read-only. With `read_only` nothing is ever created or written.
     """
 
     # AUTOINCREMENT, so that the ids of deleted rows are not used again: readers ask for rows above the last id they
@@ -39,7 +39,7 @@ class SqliteDatabase:
     contains = "instr({column}, ?) > 0"
     join_texts = "group_concat"
 
-    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, read_only: bool = False) -> None:
         self.place = str(path)
         self._busy_seconds = busy_seconds
         self._path = path
@@ -49,23 +49,36 @@ class SqliteDatabase:
             self._open_unwritable()
             return
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                # O_EXCL: an existing file is never opened here, because closing it would drop the POSIX locks that
-                # other SQLite connections of this process hold on it.
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            # isolation_level=None: the driver starts no transactions, `transaction` does.
+            if not read_only:
+                self._create_file()
+            # isolation_level=None: the driver starts no transactions, `transaction` does. mode=rw: SQLite creates no
+            # file, which a reader must not do and other users could read.
             self._connection = sqlite3.connect(
-                path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
             )
         except (OSError, sqlite3.Error) as error:
             raise broken(self.place, error) from error
         _open.add(self._connection)
         try:
             self._set_up()
+            if read_only:
+                self._connection.execute("PRAGMA query_only = ON")
+                self._read_only = "it was opened for reading"
         except BaseException:
             self.close()
             raise
+
+    def _create_file(self) -> None:
+        """Create the file for its owner only, unless it exists."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            # O_EXCL: an existing file is never opened here, because closing it would drop the POSIX locks that
+            # other SQLite connections of this process hold on it.
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
     def _open_unwritable(self) -> None:
         """Open the file read-only. If its schema is older, open and migrate a temporary copy instead."""
@@ -153,6 +166,10 @@ class SqliteDatabase:
     @property
     def file_identity(self) -> str:
         return "" if self._file is None else "{}-{}".format(*self._file)
+
+    def change_stamp(self) -> object:
+        ((stamp,),) = self.execute("PRAGMA data_version")
+        return stamp
 
     def tables(self) -> set[str]:
         with self._translated_errors():

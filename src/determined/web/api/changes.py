@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.web.answers import Route
+from determined.web.state import state_of
 
 router = APIRouter(route_class=Route)
 
@@ -33,4 +35,17 @@ class Changes(TypedDict):
 @router.get("/api/changes")
 def changes(request: Request, seen: str = "") -> Changes:
     """Return whether the store has changed since version `seen`."""
-    raise not_yet()
+    state = state_of(request)
+    found = state.watch.look()
+    connections = state.connections
+    return {
+        "version": found.version,
+        "changed": found.version != seen,
+        "store": {
+            "place": connections.shown_place,
+            "kind": "postgresql" if connections.is_postgres else "sqlite",
+            "problem": found.problem,
+        },
+        "running": found.running,
+        "now": time.time(),
+    }

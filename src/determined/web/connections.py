@@ -1,0 +1,136 @@
+"""Connections of the server to the store: for reading one for each thread that reads, for a change one of its own.
+
+A store may be replaced, deleted or restarted while the page is open. A connection is opened again when the file is
+another one, and after every error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from determined.errors import NotFoundException, StoreError
+from determined.store.databases import location
+from determined.store.databases.base import Database
+from determined.store.databases.migrate import version_of
+from determined.store.databases.read_only_file import is_unwritable
+from determined.store.databases.schema import MIGRATIONS
+from determined.store.open import open_database, open_store
+from determined.store.store import Store
+
+FileState = tuple[int, ...]
+
+
+class Connections:
+    """The connections to one store. They are opened when they are needed, so the store may appear later."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.is_postgres = location.is_postgres(place)
+        self._idle: list[tuple[Store, FileState | None]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def shown_place(self) -> str:
+        """The place of the store for messages, without a password."""
+        return location.shown(self.place)
+
+    @contextmanager
+    def reading(self) -> Iterator[Store]:
+        """Use a connection for reading that no other thread uses. After an error of the store it is closed.
+
+        They are not bound to threads: the server's threads end when there is nothing to do, and their connections would
+        stay open.
+        """
+        state = self.file_state()
+        store = self._take(state) or Store(self.open_database())
+        try:
+            yield store
+        except NotFoundException:
+            self._give_back(store, state)
+            raise
+        except StoreError:
+            store.close()
+            raise
+        except BaseException:
+            self._give_back(store, state)
+            raise
+        self._give_back(store, state)
+
+    @contextmanager
+    def writing(self) -> Iterator[Store]:
+        """Use a new connection for a change, which is closed at the end of the block."""
+        if self.file_state() is None and not self.is_postgres:
+            raise missing(self.place)
+        store = open_store(self.place)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def file_state(self) -> FileState | None:
+        """Return what identifies the file of the store; None if there is no file."""
+        if self.is_postgres:
+            return None
+        try:
+            status = os.stat(self.place)
+        except OSError:
+            return None
+        if not is_unwritable(Path(self.place)):
+            return (status.st_dev, status.st_ino)
+        # Such a store is read from a copy, or without locks, so a change is seen only after it is opened again.
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *_log_state(self.place))
+
+    def open_database(self) -> Database:
+        """Open a connection for reading. Tables of an older version are migrated first, as by every command."""
+        if not self.is_postgres and not os.path.exists(self.place):
+            raise missing(self.place)
+        database = open_database(self.place, read_only=True)
+        try:
+            is_current = version_of(database) == len(MIGRATIONS)
+        except BaseException:
+            database.close()
+            raise
+        if is_current:
+            return database
+        database.close()
+        open_store(self.place).close()
+        return open_database(self.place, read_only=True)
+
+    def close(self) -> None:
+        """Close all connections that are not in use."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for store, _ in idle:
+            store.close()
+
+    def _take(self, state: FileState | None) -> Store | None:
+        """Return an idle connection to the present file; connections to an earlier one are closed."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                store, known = self._idle.pop()
+            if known == state:
+                return store
+            store.close()
+
+    def _give_back(self, store: Store, state: FileState | None) -> None:
+        with self._lock:
+            self._idle.append((store, state))
+
+
+def missing(place: str) -> StoreError:
+    """Return the error for a store that does not exist."""
+    return StoreError(f"there is no store at {place}: it was deleted or moved, or nothing was recorded yet")
+
+
+def _log_state(place: str) -> FileState:
+    try:
+        status = os.stat(f"{place}-wal")
+    except OSError:
+        return ()
+    return (status.st_size, status.st_mtime_ns)

@@ -1,0 +1,74 @@
+"""Errors as answers: one clear sentence with a hint, never a stack trace."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import (
+    CheckpointNotFound,
+    DeterminedError,
+    NotFoundException,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreVersionError,
+)
+from determined.web.answers import encoded
+
+logger = logging.getLogger("determined.web")
+
+
+def problem(status: int, error: str, hint: str | None = None) -> Response:
+    """Return an answer that is an error."""
+    return Response(encoded({"error": error, "hint": hint}), status, media_type="application/json")
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Answer every exception of a route with one sentence."""
+    app.add_exception_handler(DeterminedError, _known)
+    app.add_exception_handler(OSError, _known)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unknown)
+
+
+def _known(request: Request, error: Exception) -> Response:
+    """Answer an error that names its reason."""
+    text = str(mask_secrets(str(error) or type(error).__name__))
+    if isinstance(error, (NotFoundException, CheckpointNotFound)):
+        return problem(404, text, "It may have been deleted since.")
+    if isinstance(error, StoreUnavailable):
+        return problem(503, text, "The page tries again by itself.")
+    if isinstance(error, (StoreVersionError, StoreReadOnly)):
+        return problem(409, text)
+    if isinstance(error, StoreError):
+        return problem(503, text, "`det store check` examines a store; DET_STORE names another one.")
+    return problem(409 if isinstance(error, DeterminedError) else 500, text)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    """Answer a request with a parameter or a body that is not valid, naming the first mistake."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    return problem(422, f"{where[:200]}: {first['msg']}")
+
+
+def _http(request: Request, error: Exception) -> Response:
+    """Answer an error that a route has raised with a status of its own."""
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, str(error.detail))
+
+
+def _unknown(request: Request, error: Exception) -> Response:
+    """Answer an error of this program. The stack is printed where the server runs, not shown."""
+    return problem(
+        500,
+        f"an error in the server: {type(error).__name__}",
+        "The terminal in which det ui runs shows where. The rest of the page goes on to work.",
+    )

@@ -1,0 +1,138 @@
+"""Run the server until Ctrl-C: choose a port, write the token to a private file, open the browser."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import html
+import os
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from determined import paths
+from determined.errors import DeterminedError
+from determined.web.app import create_app
+from determined.web.guard import Guard, allowed_hosts
+from determined.web.pages import HOW_TO_BUILD, is_built
+from determined.web.sessions import CODE_SECONDS, Sessions
+
+DEFAULT_PORT = 8642
+_PORTS_TO_TRY = 20
+_GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server that is about to answer."""
+
+    url: str
+    token_file: Path
+    login_file: Path
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    allow_hosts: Sequence[str] = (),
+    open_browser: bool,
+    announce: Callable[[Started], None],
+) -> None:
+    """Answer requests until the process is interrupted. `announce` is called when the port is open."""
+    if not is_built():
+        raise DeterminedError(HOW_TO_BUILD)
+    with bound_socket(host, port) as listener:
+        number: int = listener.getsockname()[1]
+        sessions = Sessions()
+        app = Guard(create_app(), sessions, number, allowed_hosts(host, allow_hosts))
+        url = f"http://{_address(host)}:{number}/"
+        with private_file(f"token-{number}", sessions.token + "\n") as token_file:
+            page = _login_page(f"{url}#{sessions.new_code()}")
+            with private_file(f"login-{number}.html", page) as login_file:
+                timer = threading.Timer(CODE_SECONDS, lambda: login_file.unlink(missing_ok=True))
+                timer.daemon = True
+                timer.start()
+                announce(Started(url, token_file, login_file))
+                if open_browser:
+                    # In a thread: some browsers do not return before they are closed.
+                    threading.Thread(target=webbrowser.open, args=[login_file.as_uri()], daemon=True).start()
+                try:
+                    _run(app, listener)
+                finally:
+                    timer.cancel()
+
+
+def bound_socket(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens on a port: the given one, or the first free one from the default on."""
+    candidates = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + _PORTS_TO_TRY), 0]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in candidates:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, candidate))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise DeterminedError(f"it cannot listen on {host}, port {candidate}: {error.strerror}") from error
+        else:
+            return listener
+    raise DeterminedError(f"port {port} is in use by another program: name another one with --port, or none")
+
+
+@contextlib.contextmanager
+def private_file(name: str, content: str) -> Iterator[Path]:
+    """Write a file that only its owner can read, and delete it at the end of the block."""
+    directory = paths.made_private(paths.state_dir() / "ui")
+    path = directory / name
+    path.unlink(missing_ok=True)  # of a server that was killed
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(content)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _login_page(url: str) -> str:
+    """Return a page that leads to the server with a code.
+
+    The browser is started with the name of this file: its arguments can be seen by other users of the machine. The
+    code is behind a `#`, so browsers do not send it, neither to the server nor as the referrer.
+    """
+    address = html.escape(url, quote=True)
+    return (
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={address}"><title>det ui</title>'
+        f'<p><a href="{address}">Open the page</a>\n'
+    )
+
+
+def _address(host: str) -> str:
+    """Return the host for a URL: a server that listens on all addresses is reached by loopback from here."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1" if host == "0.0.0.0" else "[::1]"
+    return f"[{host}]" if ":" in host else host
+
+
+def _run(app: Guard, listener: socket.socket) -> None:
+    """Run the server until it is interrupted."""
+    config = uvicorn.Config(
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        log_level="warning",
+        access_log=False,  # addresses may contain what only the user should see
+        server_header=False,
+        proxy_headers=False,  # a header must not change who the client seems to be
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

@@ -1,0 +1,89 @@
+"""`Watch`: tells in microseconds whether the store has changed, so that a page can ask every second."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from determined.errors import StoreError
+from determined.store.databases.base import Database
+from determined.store.process import Process, is_running, on_this_machine
+from determined.web.connections import Connections, FileState
+
+_SECONDS_BETWEEN_LOOKS = 2.0  # at processes, whose end changes no row
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The state of the store when it was looked at."""
+
+    version: str
+    problem: str | None
+    running: int
+
+
+class Watch:
+    """Looks at the store with a connection of its own: SQLite counts the changes of all others."""
+
+    def __init__(self, connections: Connections, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self._state: FileState | None = None
+        self._known: object = None
+        self._number = 0
+        self._begin = secrets.token_hex(4)  # versions of different servers differ
+        self._running: list[Process] = []
+        self._alive = 0
+        self._looked = 0.0
+
+    def look(self) -> Seen:
+        """Return the present version of the store's content; it grows with every change."""
+        with self._lock:
+            problem = None
+            try:
+                stamp = self._stamp()
+            except StoreError as error:
+                self._close()
+                problem, stamp, self._alive = str(error), None, 0
+            known = (stamp, self._state, problem, self._alive)
+            if known != self._known:
+                self._known = known
+                self._number += 1
+            return Seen(f"{self._begin}-{self._number}", problem, self._alive)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._close()
+
+    def _stamp(self) -> object:
+        """Return the database's own stamp, and look at the running processes if it is time."""
+        state = self._connections.file_state()
+        if self._database is None or state != self._state:
+            self._close()
+            self._database, self._state = self._connections.open_database(), state
+            self._known = None
+        stamp = self._database.change_stamp()
+        changed = not isinstance(self._known, tuple) or self._known[0] != stamp
+        if changed:
+            self._running = _running(self._database)
+        if changed or self._clock() - self._looked > _SECONDS_BETWEEN_LOOKS:
+            self._looked = self._clock()
+            self._alive = sum(is_running(process) or not on_this_machine(process) for process in self._running)
+        return stamp
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def _running(database: Database) -> list[Process]:
+    """Return the processes that train trials, as far as the store knows."""
+    found = database.execute("SELECT DISTINCT host, pid, process_started FROM attempts WHERE ended IS NULL")
+    return [Process(*row) for row in found]
