@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from determined.store.experiments import Experiments
     from determined.store.lineage import Lineage
     from determined.store.outputs import Outputs
+    from determined.store.overview import Overview
     from determined.store.publishing import Publishing
     from determined.store.queue import Queue
     from determined.store.registry import Registry
@@ -110,6 +111,13 @@ class Store:
         from determined.store.report_texts import ReportReader
 
         return ReportReader(self._database)
+
+    @cached_property
+    def overview(self) -> Overview:
+        """The queries that read many rows at once, for tables."""
+        from determined.store.overview import Overview
+
+        return Overview(self._database)
 
     @cached_property
     def upkeep(self) -> Upkeep:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route, not_yet
-from determined.web.api.trials import TrialRow
+from determined.web.trial_rows import TrialRow
 
 router = APIRouter(route_class=Route)
 

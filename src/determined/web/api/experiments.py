@@ -9,42 +9,9 @@ from typing_extensions import TypedDict
 
 from determined.web.answers import Route, not_yet
 from determined.web.api.shapes import ActionState, Number, Plain
-from determined.web.api.trials import Pending
+from determined.web.experiment_rows import ExperimentRow
 
 router = APIRouter(route_class=Route)
-
-
-class ExperimentRow(TypedDict):
-    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR."""
-
-    id: int
-    name: str
-    description: str
-    labels: list[str]
-    state: str
-    pending: Pending | None
-    archived: bool
-    owner: str
-    host: str | None
-    standalone: bool
-    searcher: str | None
-    metric: str | None
-    smaller_is_better: bool
-    best: Number
-    best_trial: int | None
-    progress: float | None
-    created: float
-    ended: float | None
-    trials: int
-    states: dict[str, int]
-    failed: int
-    checkpoint_bytes: int
-    parent: int | None
-    reason: str | None
-    imported: bool
-    has_notes: bool
-    queued: bool
-    abandoned: bool
 
 
 class ExperimentRows(TypedDict):

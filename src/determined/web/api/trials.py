@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route, not_yet
-from determined.web.api.shapes import ActionState, Number, Plain, Summary
+from determined.web.api.shapes import ActionState, Plain, Summary
+from determined.web.trial_rows import TrialRow
 
 router = APIRouter(route_class=Route)
-
-Pending = Literal["pause", "activate", "cancel", "kill"]
-
-
-class TrialRow(TypedDict):
-    """A trial. `metrics` has the statistics of the metrics that were asked for, null while they are computed."""
-
-    id: int
-    experiment: int
-    experiment_name: str
-    number: int
-    state: str
-    pending: Pending | None
-    labels: list[str]
-    archived: bool
-    owner: str
-    host: str | None
-    hparams: Plain
-    differing_hparams: list[str]
-    batches: int
-    progress: float | None
-    created: float
-    started: float | None
-    ended: float | None
-    restarts: int
-    attempts: int
-    reason: str | None
-    metric: str | None
-    smaller_is_better: bool
-    best: Number
-    latest: Number
-    checkpoints: int
-    checkpoint_bytes: int
-    metrics: dict[str, Summary | None]
 
 
 class TrialRows(TypedDict):

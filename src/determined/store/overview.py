@@ -1,0 +1,182 @@
+"""All trials and experiments of a store in few queries, for tables with thousands of rows.
+
+Rows are tuples with JSON columns as text: building full records of 10,000 trials would take ten times as long as
+reading them, and callers may have a faster JSON parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from determined.store.databases.base import Database
+from determined.store.process import Process
+
+# The newest validation is found by the primary key of `metrics`, without reading others.
+_LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.archived = 0
+    AND m.rank = 0 ORDER BY m.step DESC LIMIT 1)"""
+_TRIALS = f"""SELECT t.id, t.experiment_id, t.number, t.state, t.hparams, t.passed_hparams, t.steps_completed,
+    t.progress, t.created, coalesce(f.started, t.started), t.ended, t.restarts, t.attempt, t.reason, t.best_metric,
+    CASE WHEN e.metric IS NULL THEN NULL ELSE {_LATEST} END,
+    a.state, a.started, a.ended, a.host, a.pid, a.process_started
+FROM trials t
+JOIN experiments e ON e.id = t.experiment_id
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
+LEFT JOIN attempts f ON f.trial_id = t.id AND f.number = 1"""
+_EXPERIMENTS = """SELECT e.id, e.key, e.by_hand, e.program, e.name, e.description, e.labels, e.state, e.progress,
+    e.config, e.owner, e.archived, e.parent_id, e.created, e.ended, e.reason, e.metric, e.smaller_is_better,
+    e.last_request, e.notes <> '', e.borrowed, q.id IS NOT NULL, l.host, l.pid, l.process_started, l.since
+FROM experiments e
+LEFT JOIN leases l ON l.experiment_id = e.id
+LEFT JOIN queue q ON q.experiment_id = e.id"""
+_REQUESTS = "('pause', 'activate', 'cancel', 'kill')"
+
+
+class TrialRow(NamedTuple):
+    """A trial. `state` is None for a standalone run, whose state follows from its attempt."""
+
+    id: int
+    experiment_id: int
+    number: int
+    state: str | None
+    hparams: str
+    passed_hparams: str | None
+    steps_completed: int
+    progress: float | None
+    created: float
+    started: float | None
+    ended: float | None
+    restarts: int
+    attempts: int
+    reason: str | None
+    best: float | None
+    latest_validation: str | None
+    attempt_state: Any
+    attempt_started: float | None
+    attempt_ended: float | None
+    host: str | None
+    pid: int | None
+    process_started: str | None
+
+    @property
+    def process(self) -> Process:
+        """The process of the newest attempt, if there is one."""
+        return Process(self.host or "", self.pid or 0, self.process_started or "")
+
+
+class ExperimentRow(NamedTuple):
+    """An experiment. `state` is None for a standalone run, whose state follows from its trials."""
+
+    id: int
+    key: str
+    by_hand: int
+    program: str
+    name: str
+    description: str
+    labels: str
+    state: str | None
+    progress: float | None
+    config: str
+    owner: str
+    archived: int
+    parent_id: int | None
+    created: float
+    ended: float | None
+    reason: str | None
+    metric: str | None
+    smaller_is_better: int
+    last_request: int
+    has_notes: int
+    borrowed: int
+    queued: int
+    host: str | None
+    pid: int | None
+    process_started: str | None
+    held_since: float | None
+
+    @property
+    def holder(self) -> Process | None:
+        """The process that runs the experiment, as far as the store knows."""
+        return None if self.host is None else Process(self.host, self.pid or 0, self.process_started or "")
+
+
+class RequestRow(NamedTuple):
+    """The newest request to an experiment, or to one of its trials."""
+
+    id: int
+    experiment_id: int
+    trial_id: int | None
+    kind: str
+    created: float
+
+
+class Overview:
+    """Queries that read many rows at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def trials(
+        self, *, experiment_id: int | None = None, trial_ids: Sequence[int] | None = None, archived: bool = False
+    ) -> list[TrialRow]:
+        """Return trials, newest first: all, those of an experiment, or given ones. `archived` adds archived ones."""
+        return [TrialRow(*row) for row in self._select(_TRIALS, "t.", experiment_id, trial_ids, archived)]
+
+    def experiments(self, *, experiment_id: int | None = None, archived: bool = False) -> list[ExperimentRow]:
+        """Return experiments, newest first: all, or one. `archived` adds archived ones."""
+        return [ExperimentRow(*row) for row in self._select(_EXPERIMENTS, "e.", experiment_id, None, archived)]
+
+    def checkpoints(self, experiment_id: int | None = None) -> list[tuple[int, str]]:
+        """Return the trial and the files, as JSON text, of every checkpoint that is not deleted."""
+        statement = "SELECT c.trial_id, c.resources FROM checkpoints c"
+        if experiment_id is None:
+            found = self._database.execute(f"{statement} WHERE c.state <> 'DELETED'")
+        else:
+            found = self._database.execute(
+                f"{statement} JOIN trials t ON t.id = c.trial_id WHERE c.state <> 'DELETED' AND t.experiment_id = ?",
+                [experiment_id],
+            )
+        return [(trial_id, resources) for trial_id, resources in found]
+
+    def requests(self, experiment_id: int | None = None) -> list[RequestRow]:
+        """Return the newest request to every experiment that has not ended, and to its trials."""
+        condition, values = ("", []) if experiment_id is None else ("AND e.id = ?", [experiment_id])
+        found = self._database.execute(
+            "SELECT r.id, r.experiment_id, r.trial_id, r.kind, r.created FROM experiment_requests r WHERE r.id IN "
+            "(SELECT max(n.id) FROM experiment_requests n JOIN experiments e ON e.id = n.experiment_id "
+            f"WHERE e.ended IS NULL AND n.kind IN {_REQUESTS} {condition} GROUP BY n.experiment_id, n.trial_id)",
+            values,
+        )
+        return [RequestRow(*row) for row in found]
+
+    def requests_to_runs(self) -> list[RequestRow]:
+        """Return the newest request to every trial of a standalone run that is running."""
+        found = self._database.execute(
+            "SELECT r.id, t.experiment_id, r.trial_id, r.kind, r.created FROM requests r "
+            "JOIN trials t ON t.id = r.trial_id JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+            "WHERE t.state IS NULL AND a.state = 'running' AND r.created >= a.started AND r.id IN "
+            "(SELECT max(n.id) FROM requests n GROUP BY n.trial_id)"
+        )
+        return [RequestRow(*row) for row in found]
+
+    def _select(
+        self,
+        select: str,
+        prefix: str,
+        experiment_id: int | None,
+        trial_ids: Sequence[int] | None,
+        archived: bool,
+    ) -> list[tuple[Any, ...]]:
+        """Run one of the selections above for all rows, those of an experiment, or given trials."""
+        conditions: list[str] = (
+            [] if archived or experiment_id is not None or trial_ids is not None else ["e.archived = 0"]
+        )
+        values: list[int] = []
+        if experiment_id is not None:
+            conditions.append("e.id = ?")
+            values.append(experiment_id)
+        if trial_ids is not None:
+            conditions.append(f"t.id IN ({', '.join('?' * len(trial_ids))})" if trial_ids else "1 = 0")
+            values += trial_ids
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        return self._database.execute(f"{select} {where} ORDER BY {prefix}id DESC", values)

@@ -1,0 +1,142 @@
+"""Rows of the table of experiments, built from few queries."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from typing_extensions import TypedDict
+
+from determined.config.stored import StoredConfig
+from determined.store import standalone_runs
+from determined.store.overview import ExperimentRow as StoredExperiment
+from determined.store.overview import Overview, RequestRow
+from determined.store.overview import TrialRow as StoredTrial
+from determined.store.process import is_running, on_this_machine
+from determined.store.states import EXPERIMENT_RUNNING
+from determined.web.answers import number
+from determined.web.api.shapes import Number
+from determined.web.pending import Pending, pending_request, request_kind
+from determined.web.stored_json import loads
+from determined.web.trial_rows import experiment_name, first_line, sizes_by_trial, trial_state
+
+
+class ExperimentRow(TypedDict):
+    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR."""
+
+    id: int
+    name: str
+    description: str
+    labels: list[str]
+    state: str
+    pending: Pending | None
+    archived: bool
+    owner: str
+    host: str | None
+    standalone: bool
+    searcher: str | None
+    metric: str | None
+    smaller_is_better: bool
+    best: Number
+    best_trial: int | None
+    progress: float | None
+    created: float
+    ended: float | None
+    trials: int
+    states: dict[str, int]
+    failed: int
+    checkpoint_bytes: int
+    parent: int | None
+    reason: str | None
+    imported: bool
+    has_notes: bool
+    queued: bool
+    abandoned: bool
+
+
+def experiment_rows(
+    overview: Overview, *, experiment_id: int | None = None, archived: bool = False
+) -> list[ExperimentRow]:
+    """Return the rows of all experiments, or of one."""
+    experiments = overview.experiments(experiment_id=experiment_id, archived=archived)
+    trials: dict[int, list[StoredTrial]] = defaultdict(list)
+    for trial in overview.trials(experiment_id=experiment_id, archived=archived):
+        trials[trial.experiment_id].append(trial)
+    sizes = sizes_by_trial(overview.checkpoints(experiment_id))
+    newest = {row.experiment_id: row for row in overview.requests(experiment_id) if row.trial_id is None}
+    of_runs = {row.experiment_id: row for row in overview.requests_to_runs()}
+    return [_experiment_row(row, trials[row.id], sizes, newest.get(row.id), of_runs.get(row.id)) for row in experiments]
+
+
+def _experiment_row(
+    row: StoredExperiment,
+    trials: list[StoredTrial],
+    sizes: Mapping[int, tuple[int, int]],
+    request: RequestRow | None,
+    request_to_run: RequestRow | None,
+) -> ExperimentRow:
+    states = [trial_state(trial) for trial in trials]
+    state, progress, ended, reason = row.state, row.progress, row.ended, row.reason
+    if row.by_hand:
+        state, progress, ended, reason = _of_trials(trials, states)
+    assert state is not None
+    pending = pending_request(row, request) if request is not None else None
+    if pending is None and request_to_run is not None:
+        pending = request_kind(request_to_run.kind)
+    ranked = [trial for trial in trials if trial.best is not None]
+    best = (min if row.smaller_is_better else max)(ranked, key=lambda trial: trial.best or 0.0, default=None)
+    holder = row.holder
+    counts = Counter(found for found, _, _ in states)
+    return {
+        "id": row.id,
+        "name": experiment_name(row),
+        "description": row.description,
+        "labels": loads(row.labels),
+        "state": state,
+        "pending": pending,
+        "archived": bool(row.archived),
+        "owner": row.owner,
+        "host": holder.host if holder is not None else next((trial.host for trial in trials if trial.host), None),
+        "standalone": bool(row.by_hand),
+        "searcher": None if row.by_hand else StoredConfig(loads(row.config)).searcher.name,
+        "metric": row.metric,
+        "smaller_is_better": bool(row.smaller_is_better),
+        "best": None if best is None else number(best.best),
+        "best_trial": None if best is None else best.id,
+        "progress": progress,
+        "created": row.created,
+        "ended": ended,
+        "trials": len(trials),
+        "states": dict(counts),
+        "failed": counts["ERROR"],
+        "checkpoint_bytes": sum(sizes.get(trial.id, (0, 0))[1] for trial in trials),
+        "parent": row.parent_id,
+        "reason": first_line(reason),
+        "imported": bool(row.borrowed),
+        "has_notes": bool(row.has_notes),
+        "queued": bool(row.queued),
+        "abandoned": is_abandoned(row, state),
+    }
+
+
+def _of_trials(
+    trials: list[StoredTrial], states: list[tuple[str, float | None, str | None]]
+) -> tuple[str, float | None, float | None, str | None]:
+    """Return state, progress, end and reason of a standalone run from its trials, the newest first."""
+    if not trials:
+        return "COMPLETED", None, None, None
+    found = [standalone_runs.experiment_state(trial.attempt_state, trial.process) for trial in reversed(trials)]
+    state = standalone_runs.common_state(found)
+    progress = [trial.progress for trial in trials if trial.progress is not None]
+    ends = [trial.attempt_ended for trial in trials if trial.attempt_ended is not None]
+    reason = states[0][2] if state == "ERROR" else None
+    ended = None if state == "ACTIVE" else max(ends, default=None)
+    return state, sum(progress) / len(trials) if progress else None, ended, reason
+
+
+def is_abandoned(row: StoredExperiment, state: str) -> bool:
+    """Return whether an experiment should be running, but its process has exited and no queue will start it."""
+    if row.by_hand or row.queued or state not in EXPERIMENT_RUNNING:
+        return False
+    holder = row.holder
+    return holder is None or (on_this_machine(holder) and not is_running(holder))

@@ -1,0 +1,183 @@
+"""Rows of the table of trials, built from few queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from determined.config.effective import differences, effective, flat
+from determined.config.metric_values import number as metric_number
+from determined.config.secrets.masking import mask_secrets
+from determined.store import standalone_runs
+from determined.store.overview import ExperimentRow as StoredExperiment
+from determined.store.overview import Overview
+from determined.store.overview import TrialRow as StoredTrial
+from determined.web.answers import number
+from determined.web.api.shapes import Number, Plain, Summary
+from determined.web.pending import Pending, pending_trials, request_kind
+from determined.web.stored_json import loads, loads_exact
+
+_LONGEST_REASON = 300
+
+
+class TrialRow(TypedDict):
+    """A trial. `metrics` has the statistics of the metrics that were asked for, null while they are computed."""
+
+    id: int
+    experiment: int
+    experiment_name: str
+    number: int
+    state: str
+    pending: Pending | None
+    labels: list[str]
+    archived: bool
+    owner: str
+    host: str | None
+    hparams: Plain
+    differing_hparams: list[str]
+    batches: int
+    progress: float | None
+    created: float
+    started: float | None
+    ended: float | None
+    restarts: int
+    attempts: int
+    reason: str | None
+    metric: str | None
+    smaller_is_better: bool
+    best: Number
+    latest: Number
+    checkpoints: int
+    checkpoint_bytes: int
+    metrics: dict[str, Summary | None]
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """Trials with what belongs to their rows: the experiments, sizes of checkpoints, and requests in progress."""
+
+    trials: Sequence[StoredTrial]
+    experiments: Mapping[int, StoredExperiment]
+    checkpoints: Mapping[int, tuple[int, int]]  # trial -> number and bytes
+    pending: Mapping[int, Pending]  # by trial
+
+
+def read_trials(
+    overview: Overview,
+    *,
+    experiment_id: int | None = None,
+    trial_ids: Sequence[int] | None = None,
+    archived: bool = False,
+) -> TrialTable:
+    """Read trials: all, those of an experiment, or given ones."""
+    trials = overview.trials(experiment_id=experiment_id, trial_ids=trial_ids, archived=archived)
+    wanted = {row.experiment_id for row in trials}
+    alone = experiment_id if experiment_id is not None else next(iter(wanted)) if len(wanted) == 1 else None
+    experiments = overview.experiments(experiment_id=alone, archived=True)
+    pending = pending_trials(overview.requests(alone), {row.id: row for row in experiments}, trials)
+    pending |= {row.trial_id: request_kind(row.kind) for row in overview.requests_to_runs() if row.trial_id is not None}
+    return TrialTable(
+        trials, {row.id: row for row in experiments}, sizes_by_trial(overview.checkpoints(alone)), pending
+    )
+
+
+def trial_rows(table: TrialTable, summaries: Mapping[int, Mapping[str, Summary | None]]) -> list[TrialRow]:
+    """Return the rows of trials. `summaries` are the statistics of metrics by trial and key."""
+    labels = {row.id: loads(row.labels) for row in table.experiments.values()}
+    names = {row.id: experiment_name(row) for row in table.experiments.values()}
+    return [
+        _trial_row(
+            trial,
+            table.experiments[trial.experiment_id],
+            names[trial.experiment_id],
+            labels[trial.experiment_id],
+            table.checkpoints.get(trial.id, (0, 0)),
+            table.pending.get(trial.id),
+            summaries.get(trial.id, {}),
+        )
+        for trial in table.trials
+    ]
+
+
+def _trial_row(
+    trial: StoredTrial,
+    experiment: StoredExperiment,
+    name: str,
+    labels: list[str],
+    checkpoints: tuple[int, int],
+    pending: Pending | None,
+    summaries: Mapping[str, Summary | None],
+) -> TrialRow:
+    state, ended, reason = trial_state(trial)
+    assigned = loads(trial.hparams)
+    passed = None if trial.passed_hparams is None else loads(trial.passed_hparams)
+    used = assigned if passed is None else effective(assigned, passed)
+    return {
+        "id": trial.id,
+        "experiment": trial.experiment_id,
+        "experiment_name": name,
+        "number": trial.number,
+        "state": state,
+        "pending": pending,
+        "labels": labels,
+        "archived": bool(experiment.archived),
+        "owner": experiment.owner,
+        "host": trial.host,
+        "hparams": dict(flat(mask_secrets(used))),
+        "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
+        "batches": trial.steps_completed,
+        "progress": trial.progress,
+        "created": trial.created,
+        "started": trial.started,
+        "ended": ended,
+        "restarts": trial.restarts,
+        "attempts": trial.attempts,
+        "reason": first_line(reason),
+        "metric": experiment.metric,
+        "smaller_is_better": bool(experiment.smaller_is_better),
+        "best": number(trial.best),
+        "latest": _latest(trial.latest_validation, experiment.metric),
+        "checkpoints": checkpoints[0],
+        "checkpoint_bytes": checkpoints[1],
+        "metrics": dict(summaries),
+    }
+
+
+def trial_state(trial: StoredTrial) -> tuple[str, float | None, str | None]:
+    """Return state, end and reason of a trial; those of a standalone run follow from its attempt."""
+    if trial.state is not None:
+        return trial.state, trial.ended, trial.reason
+    state = standalone_runs.trial_state(trial.attempt_state, trial.process)
+    return state, trial.attempt_ended, trial.reason or standalone_runs.unreported_reason(trial.attempt_state, state)
+
+
+def experiment_name(row: StoredExperiment) -> str:
+    """Return the name of an experiment; a standalone run without one has that of its program."""
+    return row.name or (standalone_runs.name(loads(row.config), row.program) if row.by_hand else "")
+
+
+def sizes_by_trial(checkpoints: Iterable[tuple[int, str]]) -> dict[int, tuple[int, int]]:
+    """Return the number and the bytes of each trial's checkpoints."""
+    found: dict[int, tuple[int, int]] = {}
+    for trial_id, resources in checkpoints:
+        count, size = found.get(trial_id, (0, 0))
+        found[trial_id] = (count + 1, size + sum(loads(resources).values()))
+    return found
+
+
+def _latest(validation: str | None, metric: str | None) -> Any:
+    """Return the searcher metric of the newest validation."""
+    if validation is None or metric is None:
+        return None
+    return number(metric_number(loads_exact(validation).get(metric)))
+
+
+def first_line(reason: str | None) -> str | None:
+    """Return the first line of a reason, for a row."""
+    if not reason:
+        return None
+    line = reason.strip().split("\n", 1)[0]
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
