@@ -6,11 +6,13 @@ reading them, and callers may have a faster JSON parser.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from determined.store.databases.base import Database
 from determined.store.process import Process
+from determined.store.records import Log, LogFilter
+from determined.store.sql.logs import LogRange, first_line_at, read_log_page
 
 # The newest validation is found by the primary key of `metrics`, without reading others.
 _LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.archived = 0
@@ -110,6 +112,13 @@ class RequestRow(NamedTuple):
     created: float
 
 
+class CheckpointUses(NamedTuple):
+    """Who needs checkpoints, by checkpoint id: trials that started from them or read them, and versions of models."""
+
+    users: dict[str, list[str]]
+    registered: dict[str, list[str]]
+
+
 class Overview:
     """Queries that read many rows at once."""
 
@@ -158,6 +167,78 @@ class Overview:
             "(SELECT max(n.id) FROM requests n GROUP BY n.trial_id)"
         )
         return [RequestRow(*row) for row in found]
+
+    def checkpoint_uses(self, trial_ids: Collection[int]) -> CheckpointUses:
+        """Return who uses the checkpoints of these trials."""
+        users: dict[str, list[str]] = {}
+        registered: dict[str, list[str]] = {}
+        for trial_id in sorted(trial_ids):
+            own = "SELECT uuid FROM checkpoints WHERE trial_id = ?"
+            for statement in (
+                f"SELECT source, id FROM trials WHERE source IN ({own}) ORDER BY id",
+                f"SELECT checkpoint, trial_id FROM checkpoint_uses WHERE checkpoint IN ({own}) ORDER BY trial_id",
+            ):
+                for checkpoint_id, user in self._database.execute(statement, [trial_id]):
+                    names = users.setdefault(checkpoint_id, [])
+                    names += [f"trial {user}"] if f"trial {user}" not in names else []
+            for checkpoint_id, name, number in self._database.execute(
+                "SELECT v.checkpoint, m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id "
+                f"WHERE v.checkpoint IN ({own}) ORDER BY v.id",
+                [trial_id],
+            ):
+                registered.setdefault(checkpoint_id, []).append(f"{name} {number}")
+        return CheckpointUses(users, registered)
+
+    def newest_trials(self, most: int) -> list[int]:
+        """Return the ids of the newest trials."""
+        return [
+            number for (number,) in self._database.execute("SELECT id FROM trials ORDER BY id DESC LIMIT ?", [most])
+        ]
+
+    def last_steps(self, trial_id: int) -> dict[int, int]:
+        """Return the largest step that each attempt of a trial has reported, archived steps included."""
+        found = self._database.execute(
+            "SELECT attempt, max(step) FROM metrics WHERE trial_id = ? GROUP BY attempt", [trial_id]
+        )
+        return dict(found)
+
+    def example_reports(self, trial_id: int) -> list[tuple[str, str]]:
+        """Return group and body of the first and the newest report of each group of a trial.
+
+        They show which metrics there are: by the primary key, without reading the reports between them.
+        """
+        found: list[tuple[str, str]] = []
+        group = ""
+        while True:
+            ((group,),) = self._database.execute(
+                "SELECT min(metric_group) FROM metrics WHERE trial_id = ? AND metric_group > ?", [trial_id, group]
+            )
+            if group is None:
+                return found
+            for order in ("ASC", "DESC"):
+                bodies = self._database.execute(
+                    "SELECT body FROM metrics WHERE trial_id = ? AND metric_group = ? "
+                    f"ORDER BY step {order}, rank LIMIT 1",
+                    [trial_id, group],
+                )
+                found += [(group, body) for (body,) in bodies]
+
+    def example_samples(self, trial_id: int, most: int = 200) -> list[tuple[str, str]]:
+        """Return group and body of the newest samples of a trial."""
+        found = self._database.execute(
+            "SELECT metric_group, body FROM samples WHERE trial_id = ? ORDER BY attempt DESC, rank, sequence DESC "
+            "LIMIT ?",
+            [trial_id, most],
+        )
+        return [(group, body) for group, body in found]
+
+    def log_page(self, which: LogRange, only: LogFilter, limit: int) -> list[tuple[int, Log]]:
+        """Return at most `limit` log lines in order, each with its trial."""
+        return read_log_page(self._database, which, only, limit)
+
+    def first_line_at(self, which: LogRange, moment: float) -> int | None:
+        """Return the id of the first log line that was written at this time or later, or None."""
+        return first_line_at(self._database, which, moment)
 
     def _select(
         self,

@@ -57,5 +57,10 @@ def number(value: float | None) -> Any:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+def attachment(content: bytes, name: str, media_type: str) -> Response:
+    """Return a file for the user to save. `name` is one of ours: it needs no escaping."""
+    return Response(content, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+
 def not_yet() -> HTTPException:
     return HTTPException(501, "not implemented yet")

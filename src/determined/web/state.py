@@ -10,24 +10,27 @@ from fastapi import Request
 
 from determined.store.store import Store
 from determined.web.connections import Connections
+from determined.web.statistics import Statistics
 from determined.web.watch import Watch
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """The store that a server shows."""
+    """The store that a server shows, and what it has derived from it."""
 
     connections: Connections
     watch: Watch
+    statistics: Statistics
 
     @classmethod
     def of_place(cls, place: str) -> ServerState:
         """Return the state of a server for the store at a place, which is opened by the first request."""
         connections = Connections(place)
-        return cls(connections, Watch(connections))
+        return cls(connections, Watch(connections), Statistics(connections))
 
     def close(self) -> None:
         """Close all connections."""
+        self.statistics.close()
         self.watch.close()
         self.connections.close()
 

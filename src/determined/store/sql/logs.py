@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.store.databases.base import Database
 from determined.store.records import Log, LogFilter, levels_from
@@ -17,7 +17,63 @@ def read_logs(
 
     At most `limit` lines, or the last `tail`.
     """
-    conditions, values = ["trial_id = ?", "id > ?"], list[Any]([trial_id, after])
+    conditions, values = _conditions(database, only)
+    conditions, values = ["trial_id = ?", "id > ?", *conditions], [trial_id, after, *values]
+    most = min((count for count in (limit, tail) if count is not None), default=None)
+    found = database.execute(
+        f"SELECT id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
+        f"ORDER BY id {'' if tail is None else 'DESC'} {'' if most is None else 'LIMIT ?'}",
+        values if most is None else [*values, most],
+    )
+    return [Log(*row) for row in (found if tail is None else reversed(found))]
+
+
+class LogRange(NamedTuple):
+    """Which lines of a log to read: of a trial or an experiment, between two ids, the first or the last of them."""
+
+    trial_id: int | None = None
+    experiment_id: int | None = None
+    after: int | None = None
+    before: int | None = None
+    last: bool = False
+
+
+def read_log_page(database: Database, which: LogRange, only: LogFilter, limit: int) -> list[tuple[int, Log]]:
+    """Return at most `limit` lines in order, each with its trial."""
+    conditions, values = _conditions(database, only)
+    for condition, value in (
+        ("trial_id = ?", which.trial_id),
+        ("trial_id IN (SELECT t.id FROM trials t WHERE t.experiment_id = ?)", which.experiment_id),
+        ("id > ?", which.after),
+        ("id < ?", which.before),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    found = database.execute(
+        f"SELECT trial_id, id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
+        f"ORDER BY id {'DESC' if which.last else ''} LIMIT ?",
+        [*values, limit],
+    )
+    return [(trial_id, Log(*row)) for trial_id, *row in (reversed(found) if which.last else found)]
+
+
+def first_line_at(database: Database, which: LogRange, moment: float) -> int | None:
+    """Return the id of the first line that was written at this time or later, or None."""
+    column, value = (
+        ("trial_id", which.trial_id) if which.trial_id is not None else ("t.experiment_id", which.experiment_id)
+    )
+    join = "" if which.trial_id is not None else "JOIN trials t ON t.id = logs.trial_id"
+    ((found,),) = database.execute(
+        f"SELECT min(logs.id) FROM logs {join} WHERE {column} = ? AND written >= ?", [value, moment]
+    )
+    return None if found is None else int(found)
+
+
+def _conditions(database: Database, only: LogFilter) -> tuple[list[str], list[Any]]:
+    """Return the SQL conditions of a filter and their values."""
+    conditions: list[str] = []
+    values: list[Any] = []
     chosen: list[tuple[str, Sequence[Any]]] = [("rank", only.ranks), ("stream", [text(one) for one in only.streams])]
     if only.level is not None:
         chosen.append(("level", levels_from(only.level)))
@@ -35,14 +91,7 @@ def read_logs(
         conditions.append(database.contains.format(column="body"))
         values.append(text(only.text))  # escaped in the same way as the stored lines
     # Both may be given; the smaller number satisfies both.
-    most = min((count for count in (limit, tail) if count is not None), default=None)
-    found = database.execute(
-        f"SELECT id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
-        # The last lines are read backwards, and put into order below.
-        f"ORDER BY id {'' if tail is None else 'DESC'} {'' if most is None else 'LIMIT ?'}",
-        values if most is None else [*values, most],
-    )
-    return [Log(*row) for row in (found if tail is None else reversed(found))]
+    return conditions, values
 
 
 def newest_log(database: Database, trial_id: int) -> int:

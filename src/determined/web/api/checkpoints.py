@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.config.metric_values import number as metric_number
+from determined.config.ranking import best_first
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.experiment.checkpoints.verification import verify_checkpoint
+from determined.store.records import StoredCheckpoint
+from determined.store.store import Store
+from determined.web.answers import Route, number
 from determined.web.api.shapes import Number, Plain
+from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
 
@@ -60,16 +71,85 @@ class Verified(TypedDict):
 @router.get("/api/experiments/{experiment_id}/checkpoints")
 def of_experiment(request: Request, experiment_id: int) -> CheckpointRows:
     """Return the checkpoints of all trials of an experiment."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        store.experiments.get(experiment_id)
+        return {"version": seen, "rows": checkpoint_rows(store, store.experiments.checkpoints(experiment_id))}
 
 
 @router.get("/api/trials/{trial_id}/checkpoints")
 def of_trial(request: Request, trial_id: int) -> CheckpointRows:
     """Return the checkpoints of a trial."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        store.experiments.trial(trial_id)
+        return {"version": seen, "rows": checkpoint_rows(store, store.checkpoints(trial_id))}
 
 
 @router.post("/api/checkpoints/{checkpoint_id}/verify")
 def verify(request: Request, checkpoint_id: str) -> Verified:
     """Read the files of a checkpoint and compare them with the hashes that were stored with them."""
-    raise not_yet()
+    with reading(request) as store:
+        row = store.upkeep.checkpoint(checkpoint_id)
+        experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
+    try:
+        verify_checkpoint(experiment, row)
+        problems = []
+    except (InvalidCheckpointException, CheckpointNotFound) as error:
+        problems = [str(error)]
+    except OSError as error:
+        problems = [f"checkpoint {row.checkpoint_id} cannot be read: {error.strerror or error}"]
+    files = [size for name, size in row.resources.items() if not name.endswith("/")]
+    return {"ok": not problems, "problems": problems, "files": len(files), "bytes": sum(files)}
+
+
+def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[CheckpointRow]:
+    """Return checkpoints as rows, with what uses them."""
+    uses = store.overview.checkpoint_uses({row.trial_id for row in checkpoints})
+    trials = {row.id: row for row in store.overview.trials(trial_ids=sorted({row.trial_id for row in checkpoints}))}
+    experiments = {number: store.experiments.get(number) for number in {row.experiment_id for row in trials.values()}}
+    rows: list[CheckpointRow] = []
+    for row in checkpoints:
+        trial = trials[row.trial_id]
+        experiment = experiments[trial.experiment_id]
+        value = None if row.validation is None or experiment.metric is None else row.validation.get(experiment.metric)
+        files = [(name, size) for name, size in row.resources.items() if not name.endswith("/")]
+        rows.append(
+            {
+                "id": row.checkpoint_id,
+                "trial": row.trial_id,
+                "trial_number": trial.number,
+                "experiment": trial.experiment_id,
+                "attempt": row.attempt,
+                "batches": row.steps_completed,
+                "metric": number(metric_number(value)),
+                "state": "COMPLETED" if row.state == "ACTIVE" else row.state,
+                "bytes": sum(size for _, size in files),
+                "created": row.reported,
+                "storage": str(mask_secrets(row.storage)),
+                "files": [{"path": name, "bytes": size} for name, size in sorted(files)],
+                "incomplete": _parts(row, "incomplete"),
+                "pickled": _parts(row, "pickled_state"),
+                "metadata": mask_secrets(row.metadata),
+                "used_by": uses.users.get(row.checkpoint_id, []),
+                "registered": uses.registered.get(row.checkpoint_id, []),
+                "best": False,
+            }
+        )
+    for experiment in experiments.values():
+        own = [row for row in rows if row["experiment"] == experiment.id and row["state"] == "COMPLETED"]
+        ranked = best_first(
+            own,
+            lambda row: row["metric"] if isinstance(row["metric"], (int, float)) else None,
+            lambda row: (row["trial"], row["batches"]),
+            smaller_is_better=experiment.smaller_is_better,
+        )
+        for best in ranked[:1]:
+            best["best"] = True
+    return rows
+
+
+def _parts(row: StoredCheckpoint, key: str) -> list[str]:
+    """Return the parts of the state that the metadata list under `key`."""
+    parts: Any = row.metadata.get(key)
+    return [str(part) for part in parts] if isinstance(parts, list) else []

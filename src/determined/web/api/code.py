@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.errors import InvalidExperimentException
+from determined.experiment.code import reading as code_reading
+from determined.experiment.code.archive import write_code_archive
+from determined.web.answers import Route, attachment
+from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
 
@@ -52,16 +57,53 @@ class CodeDifference(TypedDict):
 @router.get("/api/experiments/{experiment_id}/code")
 def code(request: Request, experiment_id: int) -> CodeFiles:
     """Return the files of an experiment's code."""
-    raise not_yet()
+    with reading(request) as store:
+        experiment = store.experiments.get(experiment_id)
+        try:
+            found = code_reading.code_of(store, experiment)
+        except InvalidExperimentException as error:
+            return {"files": [], "note": f"{str(error)[0].upper()}{str(error)[1:]}."}
+    files = code_reading.list_files(found)
+    note = found.note
+    if len(files) == code_reading.MOST_FILES:
+        note = f"{note or ''} Only the first {len(files)} files are listed.".strip()
+    return {"files": [{"path": file.path, "bytes": file.size} for file in files], "note": note}
 
 
 @router.get("/api/experiments/{experiment_id}/code/file")
 def file(request: Request, experiment_id: int, path: str) -> FileText:
     """Return the text of a file of an experiment's code."""
-    raise not_yet()
+    with reading(request) as store:
+        found = code_reading.code_of(store, store.experiments.get(experiment_id))
+    text, size, note = code_reading.text_of(found, path)
+    return {"text": text, "bytes": size, "note": note}
 
 
 @router.get("/api/experiments/{experiment_id}/code/diff")
 def difference(request: Request, experiment_id: int, other: int) -> CodeDifference:
     """Return how the code of an experiment differs from that of another one."""
-    raise not_yet()
+    with reading(request) as store:
+        try:
+            own, others = (code_reading.code_of(store, store.experiments.get(one)) for one in (experiment_id, other))
+        except InvalidExperimentException as error:
+            return {"files": [], "note": f"{str(error)[0].upper()}{str(error)[1:]}."}
+    found = code_reading.compare_code(own, others)
+    return {
+        "files": [{"path": one.path, "status": one.status, "diff": one.diff} for one in found],
+        "note": None if found else f"The code is that of experiment {other}.",
+    }
+
+
+@router.get(
+    "/api/experiments/{experiment_id}/code/archive",
+    response_class=Response,
+    responses={200: {"content": {"application/gzip": {}}}},
+)
+def archive(request: Request, experiment_id: int) -> Response:
+    """Return the code of a search as a gzipped tar file, as `det experiment download-model-def` writes it."""
+    with reading(request) as store:
+        experiment = store.experiments.get(experiment_id)
+    name = f"experiment_{experiment_id}_model_def.tgz"
+    with tempfile.TemporaryDirectory(prefix="det-ui-") as directory:
+        content = write_code_archive(experiment, directory, name).read_bytes()
+    return attachment(content, name, "application/gzip")

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
-from determined.web.trial_rows import TrialRow
+from determined.config.effective import flat, value_text
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import InvalidExperimentException, NotFoundException
+from determined.experiment.code.reading import Code, code_of, list_files, read_file
+from determined.store.store import Store
+from determined.web.answers import Route
+from determined.web.identifiers import numbers
+from determined.web.state import reading, version
+from determined.web.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
+
+_MOST_TRIALS = 100
+_MOST_EXPERIMENTS_WITH_CODE = 20
+_BESIDE_THE_CONFIGURATION = ("name", "description", "labels", "hyperparameters")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class ComparedValue(TypedDict):
@@ -43,4 +56,65 @@ class Comparison(TypedDict):
 @router.get("/api/compare")
 def compare(request: Request, trials: str) -> Comparison:
     """Return what the trials, given as `1,2,3`, have in common and in what they differ."""
-    raise not_yet()
+    seen = version(request)
+    wanted = numbers(trials, _MOST_TRIALS)
+    with reading(request) as store:
+        table = read_trials(store.overview, trial_ids=wanted)
+        rows = {row["id"]: row for row in trial_rows(table, {})}
+        for trial_id in wanted:
+            if trial_id not in rows:
+                raise NotFoundException.of("trial", trial_id)
+        chosen = [rows[trial_id] for trial_id in wanted]
+        configs = {number: _settings(store, number) for number in {row["experiment"] for row in chosen}}
+        code, notes = _compared_code(store, [row["experiment"] for row in chosen])
+    return {
+        "version": seen,
+        "trials": chosen,
+        "hparams": _compared([row["hparams"] for row in chosen]),
+        "config": _compared([configs[row["experiment"]] for row in chosen]),
+        "code": code,
+        "notes": notes,
+    }
+
+
+def _settings(store: Store, experiment_id: int) -> dict[str, Any]:
+    """Return the configuration of an experiment, flat, without what is compared by itself."""
+    config = mask_secrets(store.experiments.get(experiment_id).config)
+    return dict(flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION}))
+
+
+def _compared(columns: Sequence[Mapping[str, Any]]) -> list[ComparedValue]:
+    """Return one row for each name in any of the columns."""
+    names = sorted({name for column in columns for name in column})
+    rows: list[ComparedValue] = []
+    for name in names:
+        texts = {value_text(column[name]) if name in column else None for column in columns}
+        rows.append({"name": name, "values": [column.get(name) for column in columns], "differs": len(texts) > 1})
+    return rows
+
+
+def _compared_code(store: Store, experiment_ids: Sequence[int]) -> tuple[list[ComparedFile], list[str]]:
+    """Return the files of the experiments' code, and which experiments have no code here."""
+    found: dict[int, Code] = {}
+    notes = []
+    different = list(dict.fromkeys(experiment_ids))
+    if len(different) > _MOST_EXPERIMENTS_WITH_CODE:
+        return [], [f"The code of more than {_MOST_EXPERIMENTS_WITH_CODE} experiments is not compared."]
+    for number in different:
+        try:
+            found[number] = code_of(store, store.experiments.get(number))
+        except InvalidExperimentException as error:
+            notes.append(f"{str(error)[0].upper()}{str(error)[1:]}.")
+    contents = {number: {file.path: file.size for file in list_files(code)} for number, code in found.items()}
+    rows: list[ComparedFile] = []
+    for path in sorted({path for files in contents.values() for path in files}):
+        variants: dict[bytes, str] = {}
+        of_experiment: dict[int, str | None] = {}
+        for number, code in found.items():
+            if path in contents[number]:
+                content = read_file(code, path)[0]
+                variants.setdefault(content, _LETTERS[len(variants) % len(_LETTERS)])
+                of_experiment[number] = variants[content]
+        letters = [of_experiment.get(number) for number in experiment_ids]
+        rows.append({"path": path, "variants": letters, "differs": len(set(letters)) > 1})
+    return rows, notes

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.config import hyperparameters
+from determined.config.dump import dump_yaml
+from determined.config.secrets.masked_text import mask_yaml
+from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
+from determined.errors import InvalidConfigurationException
+from determined.web.answers import Route, number, representable
 from determined.web.api.shapes import ActionState, Number, Plain
-from determined.web.experiment_rows import ExperimentRow
+from determined.web.experiment_rows import ExperimentRow, experiment_rows
+from determined.web.possible_actions import experiment_actions, experiment_commands, experiment_python
+from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
 
@@ -50,10 +59,63 @@ class ExperimentDetail(TypedDict):
 @router.get("/api/experiments")
 def experiments(request: Request, archived: bool = False) -> ExperimentRows:
     """Return all experiments."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        return {"version": seen, "rows": experiment_rows(store.overview, archived=archived)}
 
 
 @router.get("/api/experiments/{experiment_id}")
 def experiment(request: Request, experiment_id: int) -> ExperimentDetail:
     """Return one experiment."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        found = store.experiments.get(experiment_id)
+        (row,) = experiment_rows(store.overview, experiment_id=experiment_id)
+    config = mask_secrets(found.config)
+    return {
+        "version": seen,
+        "row": row,
+        "config": config,
+        "config_text": dump_yaml(config),
+        "original": _masked_text(found.original),
+        "seed": found.seed,
+        "notes": found.notes,
+        "searched": list(_searched(mask_secrets(StoredConfig(found.config).hyperparameters))),
+        "actions": experiment_actions(found),
+        "commands": experiment_commands(found),
+        "python": experiment_python(found),
+    }
+
+
+def _masked_text(original: str) -> str:
+    """Return a configuration as it was written. Its secrets were masked when it was stored; this is a second look."""
+    try:
+        return mask_yaml(original) if original else ""
+    except InvalidConfigurationException:  # not written by this version: shown only if nothing in it is a secret
+        return str(mask_secrets(original))
+
+
+def _searched(space: Any) -> Iterator[Searched]:
+    """Yield the hyperparameters of a search space, by name. What cannot be read is left out."""
+    if not isinstance(space, dict):
+        return
+    try:
+        found = list(hyperparameters.leaves(space))
+    except InvalidConfigurationException:
+        return
+    for path, leaf in found:
+        name = ".".join(path)
+        match leaf:
+            case hyperparameters.Whole():
+                yield {"name": name, "kind": "int", "low": leaf.low, "high": leaf.high, "values": []}
+            case hyperparameters.Real():
+                yield {"name": name, "kind": "double", "low": number(leaf.low), "high": number(leaf.high), "values": []}
+            case hyperparameters.Power():
+                low, high = map(number, leaf.bounds())
+                yield {"name": name, "kind": "log", "low": low, "high": high, "values": []}
+            case hyperparameters.Choice():
+                values = representable(leaf.values)
+                yield {"name": name, "kind": "categorical", "low": None, "high": None, "values": values}
+            case hyperparameters.Const():
+                values = [representable(leaf.value)]
+                yield {"name": name, "kind": "const", "low": None, "high": None, "values": values}

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.store.records import LOG_LEVELS, Log, LogFilter
+from determined.store.sql.logs import LogRange
+from determined.store.store import Store
+from determined.web.answers import Route
+from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
+
+_LONGEST_LINE = 20_000  # characters that are sent; a browser takes seconds for a line of a megabyte
+_LONGEST_SEARCHED = 4000  # characters that a regular expression is applied to
+_SECONDS_TO_SEARCH = 2.0
+_PAGE = 2000
 
 
 class LogLine(TypedDict):
@@ -44,10 +57,94 @@ def logs(
     level: str | None = None,
     rank: int | None = None,
     stream: str | None = None,
-    text: str | None = None,
+    text: Annotated[str | None, Query(max_length=1000)] = None,
     regex: bool = False,
     around_time: float | None = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
 ) -> LogLines:
     """Return lines after or before an id, around a time, or the newest ones."""
-    raise not_yet()
+    if (trial is None) == (experiment is None):
+        raise HTTPException(422, "name either a trial or an experiment")
+    if level is not None and level not in LOG_LEVELS:
+        raise HTTPException(422, f"level: expected one of {', '.join(LOG_LEVELS)}")
+    only = LogFilter(
+        ranks=() if rank is None else (rank,),
+        streams=() if stream is None else (stream,),
+        level=level,
+        text=None if regex or not text else text,
+    )
+    which = LogRange(trial_id=trial, experiment_id=experiment)
+    matches = _pattern(text) if regex and text else None
+    with reading(request) as store:
+        if trial is not None:
+            store.experiments.trial(trial)
+        elif experiment is not None:
+            store.experiments.get(experiment)
+        search = _Search(store, only, matches)
+        if around_time is not None:
+            found = search.around(which, around_time, limit)
+        else:
+            last = after is None
+            found = search.page(which._replace(after=after, before=before, last=last), limit)
+        older = bool(found) and bool(search.page(which._replace(before=found[0][1].id, last=True), 1))
+        newer = bool(found) and bool(search.page(which._replace(after=found[-1][1].id), 1))
+    return {"lines": [_line(*one) for one in found], "older": older or search.gave_up, "newer": newer}
+
+
+class _Search:
+    """Reads pages of log lines, with a filter that the database does not know."""
+
+    def __init__(self, store: Store, only: LogFilter, matches: Callable[[str], bool] | None) -> None:
+        self._store = store
+        self._only = only
+        self._matches = matches
+        self._deadline = time.monotonic() + _SECONDS_TO_SEARCH
+        self.gave_up = False
+
+    def page(self, which: LogRange, limit: int) -> list[tuple[int, Log]]:
+        """Return at most `limit` matching lines."""
+        if self._matches is None:
+            return self._store.overview.log_page(which, self._only, limit)
+        found: list[tuple[int, Log]] = []
+        while len(found) < limit:
+            page = self._store.overview.log_page(which, self._only, _PAGE)
+            matching = [one for one in page if self._matches(one[1].text)]
+            found = [*matching, *found] if which.last else [*found, *matching]
+            if len(page) < _PAGE:
+                break
+            if time.monotonic() > self._deadline:
+                self.gave_up = True
+                break
+            which = which._replace(before=page[0][1].id) if which.last else which._replace(after=page[-1][1].id)
+        return found[-limit:] if which.last else found[:limit]
+
+    def around(self, which: LogRange, moment: float, limit: int) -> list[tuple[int, Log]]:
+        """Return lines before and after a time."""
+        first = self._store.overview.first_line_at(which, moment)
+        if first is None:
+            return self.page(which._replace(last=True), limit)
+        before = self.page(which._replace(before=first, last=True), limit // 2)
+        return [*before, *self.page(which._replace(after=first - 1), limit - len(before))]
+
+
+def _pattern(text: str) -> Callable[[str], bool]:
+    """Return a function that says whether a line matches a regular expression."""
+    try:
+        pattern = re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise HTTPException(422, f"text: the regular expression cannot be read: {error}") from None
+    return lambda line: pattern.search(line[:_LONGEST_SEARCHED]) is not None
+
+
+def _line(trial_id: int, line: Log) -> LogLine:
+    return {
+        "id": line.id,
+        "trial": trial_id,
+        "attempt": line.attempt,
+        "time": line.written,
+        "level": line.level,
+        "rank": line.rank,
+        "stream": line.stream,
+        "text": line.text[:_LONGEST_LINE],
+        "cut": max(0, len(line.text) - _LONGEST_LINE),
+    }

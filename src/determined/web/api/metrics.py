@@ -5,9 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.config.metric_values import number
+from determined.web import metric_keys
+from determined.web.answers import Route
+from determined.web.state import reading, state_of, version
+from determined.web.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)
+
+_MOST_TRIALS = 100  # of which the reports are looked at
 
 
 class MetricKey(TypedDict):
@@ -20,7 +26,10 @@ class MetricKey(TypedDict):
 
 
 class MetricKeys(TypedDict):
-    """The metrics of a trial, of an experiment, or of the store, by group and name."""
+    """The metrics of a trial, of an experiment, or of the store, by group and name.
+
+    Of many trials the first and the newest report of the newest ones are looked at.
+    """
 
     version: str
     keys: list[MetricKey]
@@ -29,4 +38,22 @@ class MetricKeys(TypedDict):
 @router.get("/api/metrics")
 def metrics(request: Request, experiment: int | None = None, trial: int | None = None) -> MetricKeys:
     """Return the metrics of a trial or an experiment; without either, those of the newest trials."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        if trial is not None:
+            ids = [store.experiments.trial(trial).id]
+        elif experiment is not None:
+            ids = [row.id for row in reversed(store.experiments.trials(experiment))]
+        else:
+            ids = store.overview.newest_trials(_MOST_TRIALS)
+        known = dict.fromkeys(state_of(request).statistics.keys(store, ids), True)
+        for trial_id in ids[:_MOST_TRIALS]:
+            for group, body in store.overview.example_reports(trial_id):
+                for name, value in loads_exact(body).items():
+                    key = metric_keys.join(group, name)
+                    known[key] = known.get(key, True) and (value is None or number(value) is not None)
+    keys: list[MetricKey] = []
+    for key in sorted(known):
+        group, name = metric_keys.split(key)
+        keys.append({"key": key, "group": group, "name": name, "numeric": known[key]})
+    return {"version": seen, "keys": keys}

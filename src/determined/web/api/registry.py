@@ -5,9 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
-from determined.web.api.checkpoints import CheckpointRow
+from determined.store.registry import Model
+from determined.web.answers import Route
+from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
 from determined.web.api.shapes import Plain
+from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
 
@@ -59,10 +61,48 @@ class ModelDetail(TypedDict):
 @router.get("/api/models")
 def models(request: Request) -> ModelRows:
     """Return all models."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        return {"version": seen, "rows": [_row(model) for model in reversed(store.registry.models())]}
 
 
 @router.get("/api/models/{model_id}")
 def model(request: Request, model_id: int) -> ModelDetail:
     """Return one model and its versions."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        found = store.registry.model(model_id)
+        rows = store.registry.versions(model_id)
+        checkpoints = {
+            row["id"]: row for row in checkpoint_rows(store, [store.upkeep.checkpoint(one.checkpoint) for one in rows])
+        }
+    versions: list[ModelVersionRow] = [
+        {
+            "number": one.number,
+            "name": one.name,
+            "notes": one.notes,
+            "labels": one.labels,
+            "metadata": one.metadata,
+            "created": one.created,
+            "updated": one.updated,
+            "checkpoint": checkpoints[one.checkpoint],
+        }
+        for one in rows
+    ]
+    return {"version": seen, "row": _row(found), "versions": versions}
+
+
+def _row(model: Model) -> ModelRow:
+    return {
+        "id": model.id,
+        "name": model.name,
+        "description": model.description,
+        "notes": model.notes,
+        "labels": model.labels,
+        "metadata": model.metadata,
+        "owner": model.owner,
+        "archived": model.archived,
+        "created": model.created,
+        "updated": model.updated,
+        "versions": model.versions,
+    }

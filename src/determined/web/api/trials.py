@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.config.effective import flat
+from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
+from determined.store.experiment_records import Experiment
+from determined.store.experiment_records import Trial as StoredTrial
+from determined.store.records import Attempt as StoredAttempt
+from determined.store.records import StoredCheckpoint
+from determined.store.store import Store
+from determined.web import metric_keys
+from determined.web.answers import Route
 from determined.web.api.shapes import ActionState, Plain, Summary
-from determined.web.trial_rows import TrialRow
+from determined.web.possible_actions import trial_actions, trial_commands, trial_python
+from determined.web.state import reading, state_of, version
+from determined.web.stored_json import loads_exact
+from determined.web.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
 
@@ -83,14 +96,115 @@ class TrialDetail(TypedDict):
 def trials(
     request: Request,
     experiment: int | None = None,
-    metrics: Annotated[list[str] | None, Query(alias="metric")] = None,
+    metrics: Annotated[list[str] | None, Query(alias="metric", max_length=200)] = None,
     archived: bool = False,
 ) -> TrialRows:
     """Return all trials, or those of an experiment, with the statistics of the named metrics."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        if experiment is not None:
+            store.experiments.get(experiment)
+        table = read_trials(store.overview, experiment_id=experiment, archived=archived)
+        ids = [trial.id for trial in table.trials]
+        found, missing = state_of(request).statistics.of_trials(store, ids, metrics or [])
+    return {"version": seen, "rows": trial_rows(table, found), "pending_summaries": missing}
 
 
 @router.get("/api/trials/{trial_id}")
 def trial(request: Request, trial_id: int) -> TrialDetail:
     """Return one trial."""
-    raise not_yet()
+    seen = version(request)
+    with reading(request) as store:
+        found = store.experiments.trial(trial_id)
+        experiment = store.experiments.get(found.experiment_id)
+        table = read_trials(store.overview, trial_ids=[trial_id])
+        output = store.outputs.find(trial_id)
+        return {
+            "version": seen,
+            "row": trial_rows(table, {})[0],
+            "attempts": _attempts(store, found),
+            "command": found.command or _entrypoint(experiment),
+            "git_commit": found.git_commit,
+            "source_checkpoint": found.source_checkpoint_id,
+            "status": found.phase,
+            "reason": found.reason or None,
+            "goal": found.goal,
+            "rungs": found.rungs,
+            "bracket": found.bracket,
+            "seed": found.seed,
+            "assigned_hparams": dict(flat(mask_secrets(found.hparams))),
+            "metrics": _metrics(state_of(request).statistics.of_trial(store, trial_id)),
+            "samples": _samples(store, trial_id),
+            "outputs": [
+                {"path": path, "bytes": size} for path, size in ({} if output is None else output.resources).items()
+            ],
+            "metadata": mask_secrets(store.metadata(trial_id)),
+            "actions": trial_actions(experiment, found),
+            "commands": trial_commands(found),
+            "python": trial_python(found),
+        }
+
+
+def _attempts(store: Store, trial: StoredTrial) -> list[Attempt]:
+    """Return the attempts of a trial, oldest first."""
+    checkpoints = store.checkpoints(trial.id)
+    last_steps = store.overview.last_steps(trial.id)
+    attempts = store.attempts(trial.id)
+    return [
+        {
+            "number": one.number,
+            "started": one.started,
+            "ended": one.ended,
+            "first_batch": one.start_step,
+            "last_batch": last_steps.get(one.number),
+            "checkpoint": _origin(one, trial, checkpoints),
+            "why_ended": _why_ended(one, trial, is_last=one is attempts[-1]),
+            "exit_code": one.exit_code,
+            "host": one.process.host,
+            "state": one.state,
+        }
+        for one in attempts
+    ]
+
+
+def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[StoredCheckpoint]) -> str | None:
+    """Return the checkpoint that an attempt started from."""
+    if attempt.start_step == 0 and attempt.number == 1:
+        return trial.source_checkpoint_id
+    found = [one for one in checkpoints if one.steps_completed == attempt.start_step and one.attempt < attempt.number]
+    return found[0].checkpoint_id if found and attempt.start_step else None
+
+
+def _why_ended(attempt: StoredAttempt, trial: StoredTrial, *, is_last: bool) -> str | None:
+    """Return why an attempt ended; for the last one in the words of the trial."""
+    if is_last and trial.reason:
+        return trial.reason
+    if attempt.ended is None:
+        return None if is_last else "The process ended without reporting its end."
+    return attempt.state
+
+
+def _entrypoint(experiment: Experiment) -> str | None:
+    """Return the command of a search's trials, secrets masked."""
+    found = mask_secrets(StoredConfig(experiment.config).entrypoint, "entrypoint")
+    return found if found is None or isinstance(found, str) else " ".join(map(str, found))
+
+
+def _metrics(summaries: dict[str, Summary]) -> list[TrialMetric]:
+    """Return the metrics of a trial with their statistics."""
+    rows: list[TrialMetric] = []
+    for key, summary in summaries.items():
+        group, name = metric_keys.split(key)
+        numeric = summary["mean"] is not None
+        rows.append({"key": key, "group": group, "name": name, "numeric": numeric, "summary": summary})
+    return rows
+
+
+def _samples(store: Store, trial_id: int) -> list[str]:
+    """Return the keys of the metrics that a trial reported without a step."""
+    found = {
+        metric_keys.join(group, name)
+        for group, body in store.overview.example_samples(trial_id)
+        for name in loads_exact(body)
+    }
+    return sorted(found)

@@ -1,0 +1,28 @@
+"""Compare the files of a checkpoint with the sizes and hashes that were recorded when it was saved."""
+
+from __future__ import annotations
+
+from determined.checkpoint_storage import retention
+from determined.checkpoint_storage.base import checked_id
+from determined.errors import InvalidCheckpointException
+from determined.experiment.checkpoints.storage_lookup import storage_of
+from determined.store.experiment_records import Experiment
+from determined.store.records import StoredCheckpoint
+
+
+def verify_checkpoint(experiment: Experiment, checkpoint: StoredCheckpoint) -> None:
+    """Raise InvalidCheckpointException, or CheckpointNotFound, unless all files are as they were saved."""
+    checked_id(checkpoint.checkpoint_id)
+    if checkpoint.state == "DELETED":
+        raise InvalidCheckpointException(f"checkpoint {checkpoint.checkpoint_id} was deleted")
+    retention.verify(
+        storage_of(experiment, checkpoint.storage),
+        retention.Candidate(
+            checkpoint_id=checkpoint.checkpoint_id,
+            trial=checkpoint.trial_id,
+            steps=checkpoint.steps_completed,
+            metric=None,
+            validated=checkpoint.steps_completed,
+            resources=checkpoint.resources,
+        ),
+    )

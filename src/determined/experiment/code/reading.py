@@ -1,0 +1,161 @@
+"""Read the code of an experiment: list its files, read one, compare two experiments. Links are never followed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from determined import paths
+from determined.errors import InvalidExperimentException, NotFoundException
+from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.names import is_file_name, shown
+from determined.store.experiment_records import Experiment
+from determined.store.store import Store
+
+MOST_FILES = 5000
+MOST_TEXT_BYTES = 2**20
+_MOST_DIFF_LINES = 5000
+
+
+class CodeFile(NamedTuple):
+    """A file of an experiment's code."""
+
+    path: str
+    size: int
+
+
+class FileDifference(NamedTuple):
+    """A file that differs between two experiments. `diff` is in the unified format."""
+
+    path: str
+    status: Literal["added", "removed", "changed"]
+    diff: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of an experiment: the directory of its copy, and a remark about it."""
+
+    root: Path
+    note: str | None
+
+
+def code_of(store: Store, experiment: Experiment) -> Code:
+    """Return the copy of an experiment's code; raise InvalidExperimentException if there is none on this machine."""
+    root = _newest_snapshot(store, experiment) if experiment.by_hand else _copy(experiment)
+    if root is None or root.is_symlink() or not root.is_dir():
+        why = "its program saved none" if experiment.by_hand else "its files are not on this machine"
+        raise InvalidExperimentException(f"experiment {experiment.id} has no copy of its code: {why}")
+    place = None if experiment.by_hand else ExperimentFiles(root.parent).place
+    note = (
+        None if place is None else f"The trials worked in {place}. This is a copy from when the experiment was created."
+    )
+    return Code(root, note)
+
+
+def list_files(code: Code) -> list[CodeFile]:
+    """Return the regular files of the code, by path."""
+    return sorted(_walk(str(code.root), ""))[:MOST_FILES]
+
+
+def read_file(code: Code, path: str, most: int = MOST_TEXT_BYTES) -> tuple[bytes, int]:
+    """Return the content of a file, at most `most` bytes of it, and its size.
+
+    No part of the path may be a link, also if it is replaced meanwhile: every directory is opened by itself.
+    """
+    if not is_file_name(path) or path.endswith("/"):
+        raise NotFoundException(f"There is no file {shown(path)}.")
+    *directories, name = path.split("/")
+    descriptors = [os.open(code.root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)]
+    try:
+        for directory in directories:
+            descriptors.append(_open(directory, os.O_DIRECTORY, descriptors[-1], path))
+        descriptors.append(_open(name, os.O_NONBLOCK, descriptors[-1], path))
+        status = os.fstat(descriptors[-1])
+        if not stat.S_ISREG(status.st_mode):
+            raise NotFoundException(f"{shown(path)} is not a regular file.")
+        with open(descriptors.pop(), "rb") as file:
+            return file.read(most), status.st_size
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def text_of(code: Code, path: str) -> tuple[str | None, int, str | None]:
+    """Return the text of a file, its size, and why there is no text."""
+    content, size = read_file(code, path)
+    if size > MOST_TEXT_BYTES:
+        return None, size, f"The file is too large to be shown: it has {size} bytes."
+    if b"\0" in content:
+        return None, size, "The file contains no text."
+    try:
+        return content.decode(), size, None
+    except UnicodeDecodeError:
+        return content.decode("latin-1"), size, "The file is not in UTF-8; some characters may be wrong."
+
+
+def compare_code(own: Code, other: Code) -> list[FileDifference]:
+    """Return the files of `own` that differ from those of `other`."""
+    here = {file.path: file.size for file in list_files(own)}
+    there = {file.path: file.size for file in list_files(other)}
+    found = []
+    for path in sorted(here.keys() | there.keys()):
+        before = _content(other, path) if path in there else None
+        after = _content(own, path) if path in here else None
+        if before != after:
+            status: Literal["added", "removed", "changed"] = (
+                "added" if before is None else "removed" if after is None else "changed"
+            )
+            found.append(FileDifference(path, status, _diff(path, before or "", after or "")))
+    return found
+
+
+def _content(code: Code, path: str) -> str:
+    text, size, note = text_of(code, path)
+    return f"{note} ({size} bytes)\n" if text is None else text
+
+
+def _diff(path: str, before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
+    chosen = [line for _, line in zip(range(_MOST_DIFF_LINES), lines, strict=False)]
+    return "\n".join([*chosen, *(["..."] if len(chosen) == _MOST_DIFF_LINES else [])])
+
+
+def _open(name: str, flags: int, directory: int, path: str) -> int:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=directory)
+    except OSError as error:
+        raise NotFoundException(f"The file {shown(path)} cannot be read: {error.strerror}.") from error
+
+
+def _walk(directory: str, prefix: str) -> Iterator[CodeFile]:
+    """Yield the regular files below a directory; links and special files are left out."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False) and is_file_name(prefix + entry.name):
+                yield CodeFile(prefix + entry.name, entry.stat(follow_symlinks=False).st_size)
+
+
+def _copy(experiment: Experiment) -> Path | None:
+    root = experiment_dir(experiment.key)
+    return None if root is None else ExperimentFiles(root).code
+
+
+def _newest_snapshot(store: Store, experiment: Experiment) -> Path | None:
+    """Return the snapshot of the program that the newest attempt of a standalone run has taken on this machine."""
+    runs = paths.runs_dir().resolve()
+    for trial in reversed(store.experiments.trials(experiment.id)):
+        for attempt in reversed(store.attempts(trial.id)):
+            # The path is data of a row: only a directory that this library made for a run is read.
+            path = Path(attempt.run_dir)
+            if attempt.process.host == socket.gethostname() and path.parent.resolve() == runs and not path.is_symlink():
+                return path / "code"
+    return None
