@@ -13,10 +13,13 @@
 // GET /api/experiments/{experiment_id}/code -> CodeFiles
 // GET /api/experiments/{experiment_id}/code/file?path= -> FileText
 // GET /api/experiments/{experiment_id}/code/diff?other= -> CodeDifference
+// GET /api/experiments/{experiment_id}/code/archive -> a file
 // GET /api/curves?trials=&key=&axis=&from=&to=&points=&archived= -> Curves
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
 // GET /api/logs?trial=&experiment=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
 // GET /api/compare?trials= -> Comparison
+// GET /api/experiments/{experiment_id}/decisions -> Decisions
+// GET /api/failures?experiment= -> Failures
 // GET /api/queue -> QueueRows
 // GET /api/models -> ModelRows
 // GET /api/models/{model_id} -> ModelDetail
@@ -185,6 +188,16 @@ export interface Curves {
   note: string | null;
 }
 
+/** All decisions of a search in their order. `rungs` has the lengths at which the trials of each bracket are compared, in units of `time_metric`. `problem` says why some decisions have no reason. */
+export interface Decisions {
+  version: string;
+  method: string;
+  time_metric: string;
+  problem: string | null;
+  rungs: number[][];
+  decisions: SearchDecision[];
+}
+
 /** Everything about one experiment but its trials. `original` is the configuration as it was written. */
 export interface ExperimentDetail {
   version: string;
@@ -244,6 +257,25 @@ export interface ExportRequest {
   requests?: string[];
 }
 
+/** Trials that failed with the same error at the same place. `command` runs the first of them again. */
+export interface FailureGroup {
+  error: string;
+  example: string;
+  file: string | null;
+  line: number | null;
+  trials: number[];
+  experiments: number[];
+  shared: SharedHparam[];
+  last_lines: string[];
+  command: string | null;
+}
+
+/** Failed trials by error, the most frequent error first. */
+export interface Failures {
+  version: string;
+  groups: FailureGroup[];
+}
+
 /** A file that differs between two experiments. `diff` is in the unified format. */
 export interface FileDifference {
   path: string;
@@ -286,7 +318,7 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. Of many trials the first and the newest report of the newest ones are looked at. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];
@@ -395,6 +427,22 @@ export interface QueueRows {
   notes: string[];
 }
 
+/** One decision, or an event that the search had to react to. `rank` is the place among `of` compared results. */
+export interface SearchDecision {
+  sequence: number;
+  time: number | null;
+  trial: number | null;
+  number: number | null;
+  bracket: number | null;
+  rung: number | null;
+  batches: number | null;
+  metric: Number;
+  rank: number | null;
+  of: number | null;
+  action: "created" | "copied" | "promoted" | "continued" | "paused" | "stopped" | "completed" | "failed" | "canceled" | "extended";
+  text: string;
+}
+
 /** A hyperparameter of the search space. `low` and `high` are values, also for the kind "log". */
 export interface Searched {
   name: string;
@@ -402,6 +450,14 @@ export interface Searched {
   low: Number;
   high: Number;
   values: unknown[];
+}
+
+/** A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do. */
+export interface SharedHparam {
+  name: string;
+  text: string;
+  in_group: string;
+  elsewhere: string;
 }
 
 /** The store that is shown. `problem` says why it cannot be read. */

@@ -71,7 +71,7 @@ class ExperimentRow(NamedTuple):
 
     id: int
     key: str
-    by_hand: int
+    is_standalone: int  # the column is `by_hand`
     program: str
     name: str
     description: str
@@ -188,6 +188,17 @@ class Overview:
             ):
                 registered.setdefault(checkpoint_id, []).append(f"{name} {number}")
         return CheckpointUses(users, registered)
+
+    def experiments_with_failures(self, most: int) -> list[int]:
+        """Return the newest experiments with a trial that has failed, or with a run that reported no end."""
+        found = self._database.execute(
+            "SELECT DISTINCT t.experiment_id FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id "
+            "AND a.number = t.attempt JOIN experiments e ON e.id = t.experiment_id WHERE e.archived = 0 AND "
+            "(t.state IN ('ERROR', 'INVALID_HP') OR (t.state IS NULL AND a.state IN ('failed', 'running'))) "
+            "ORDER BY t.experiment_id DESC LIMIT ?",
+            [most],
+        )
+        return [number for (number,) in found]
 
     def newest_trials(self, most: int) -> list[int]:
         """Return the ids of the newest trials."""

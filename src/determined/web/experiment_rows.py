@@ -77,7 +77,7 @@ def _experiment_row(
 ) -> ExperimentRow:
     states = [trial_state(trial) for trial in trials]
     state, progress, ended, reason = row.state, row.progress, row.ended, row.reason
-    if row.by_hand:
+    if row.is_standalone:
         state, progress, ended, reason = _of_trials(trials, states)
     assert state is not None
     pending = pending_request(row, request) if request is not None else None
@@ -97,8 +97,8 @@ def _experiment_row(
         "archived": bool(row.archived),
         "owner": row.owner,
         "host": holder.host if holder is not None else next((trial.host for trial in trials if trial.host), None),
-        "standalone": bool(row.by_hand),
-        "searcher": None if row.by_hand else StoredConfig(loads(row.config)).searcher.name,
+        "standalone": bool(row.is_standalone),
+        "searcher": None if row.is_standalone else StoredConfig(loads(row.config)).searcher.name,
         "metric": row.metric,
         "smaller_is_better": bool(row.smaller_is_better),
         "best": None if best is None else number(best.best),
@@ -136,7 +136,7 @@ def _of_trials(
 
 def is_abandoned(row: StoredExperiment, state: str) -> bool:
     """Return whether an experiment should be running, but its process has exited and no queue will start it."""
-    if row.by_hand or row.queued or state not in EXPERIMENT_RUNNING:
+    if row.is_standalone or row.queued or state not in EXPERIMENT_RUNNING:
         return False
     holder = row.holder
     return holder is None or (on_this_machine(holder) and not is_running(holder))

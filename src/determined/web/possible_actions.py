@@ -6,7 +6,7 @@ from determined.config.stored import StoredConfig
 from determined.queue.submission import has_files_here
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import is_running, on_this_machine
-from determined.store.standalone_runs import is_over
+from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
 from determined.web.api.shapes import ActionState
 
@@ -14,6 +14,7 @@ from determined.web.api.shapes import ActionState
 def experiment_actions(experiment: Experiment) -> list[ActionState]:
     """Return the actions on an experiment, each with the reason if it cannot be requested now."""
     ended = _ended(experiment)
+    over = is_finished_or_interrupted(experiment)
     reasons = {
         "pause": ended or ("it is paused already" if experiment.state == "PAUSED" else None),
         "activate": _standalone(experiment)
@@ -35,14 +36,18 @@ def experiment_actions(experiment: Experiment) -> list[ActionState]:
         )
         or _elsewhere(experiment),
         "fork": _standalone(experiment) or _elsewhere(experiment),
-        "archive": "it is archived" if experiment.archived else None if is_over(experiment) else "it has not ended",
+        "archive": "it is archived"
+        if experiment.archived
+        else None
+        if is_finished_or_interrupted(experiment)
+        else "it has not ended",
         "unarchive": None if experiment.archived else "it is not archived",
         "label": None,
         "unlabel": None if experiment.labels else "it has no labels",
         "rename": None,
         "describe": None,
         "note": None,
-        "delete": None if is_over(experiment) else "it has not ended: cancel or kill it first",
+        "delete": None if over else "it has not ended: cancel or kill it first",
     }
     return [{"name": name, "enabled": why is None, "why_not": why} for name, why in reasons.items()]
 
@@ -50,7 +55,7 @@ def experiment_actions(experiment: Experiment) -> list[ActionState]:
 def trial_actions(experiment: Experiment, trial: Trial) -> list[ActionState]:
     """Return the actions on a trial."""
     why = f"it has already ended ({trial.state})" if trial.state in TRIAL_ENDED else None
-    if why is None and experiment.state == "PAUSED" and not experiment.by_hand:
+    if why is None and experiment.state == "PAUSED" and not experiment.is_standalone:
         why = "its experiment is paused"
     return [{"name": "kill_trial", "enabled": why is None, "why_not": why}]
 
@@ -67,7 +72,7 @@ def experiment_commands(experiment: Experiment) -> dict[str, str]:
     }
     if experiment.state not in EXPERIMENT_ENDED:
         commands |= {name: f"det experiment {name} {number}" for name in ("pause", "cancel", "kill")}
-    if not experiment.by_hand:
+    if not experiment.is_standalone:
         commands |= {name: f"det experiment {name} {number}" for name in ("activate", "continue", "fork")}
         commands["code"] = f"det experiment download-model-def {number}"
     commands |= {name: f"det experiment {name} {number}" for name in ("archive", "delete")}
@@ -111,7 +116,7 @@ def _ended(experiment: Experiment) -> str | None:
 
 
 def _standalone(experiment: Experiment) -> str | None:
-    return f"it is a standalone run: start {experiment.program} again" if experiment.by_hand else None
+    return f"it is a standalone run: start {experiment.program} again" if experiment.is_standalone else None
 
 
 def _elsewhere(experiment: Experiment) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from determined.config.effective import differences, effective, flat
+from determined.config.effective import differences, effective
+from determined.config.flattening import flat
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
 from determined.store import standalone_runs
@@ -126,7 +127,7 @@ def _trial_row(
         "archived": bool(experiment.archived),
         "owner": experiment.owner,
         "host": trial.host,
-        "hparams": dict(flat(mask_secrets(used))),
+        "hparams": flat(mask_secrets(used)),
         "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
         "batches": trial.steps_completed,
         "progress": trial.progress,
@@ -156,7 +157,7 @@ def trial_state(trial: StoredTrial) -> tuple[str, float | None, str | None]:
 
 def experiment_name(row: StoredExperiment) -> str:
     """Return the name of an experiment; a standalone run without one has that of its program."""
-    return row.name or (standalone_runs.name(loads(row.config), row.program) if row.by_hand else "")
+    return row.name or (standalone_runs.name(loads(row.config), row.program) if row.is_standalone else "")
 
 
 def sizes_by_trial(checkpoints: Iterable[tuple[int, str]]) -> dict[int, tuple[int, int]]:

@@ -48,11 +48,11 @@ class Code:
 
 def code_of(store: Store, experiment: Experiment) -> Code:
     """Return the copy of an experiment's code; raise InvalidExperimentException if there is none on this machine."""
-    root = _newest_snapshot(store, experiment) if experiment.by_hand else _copy(experiment)
+    root = _newest_snapshot(store, experiment) if experiment.is_standalone else _copy(experiment)
     if root is None or root.is_symlink() or not root.is_dir():
-        why = "its program saved none" if experiment.by_hand else "its files are not on this machine"
+        why = "its program saved none" if experiment.is_standalone else "its files are not on this machine"
         raise InvalidExperimentException(f"experiment {experiment.id} has no copy of its code: {why}")
-    place = None if experiment.by_hand else ExperimentFiles(root.parent).place
+    place = None if experiment.is_standalone else ExperimentFiles(root.parent).place
     note = (
         None if place is None else f"The trials worked in {place}. This is a copy from when the experiment was created."
     )

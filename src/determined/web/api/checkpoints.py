@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.config.metric_values import number as metric_number
-from determined.config.ranking import best_first
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.experiment.checkpoints.verification import verify_checkpoint
+from determined.ranking import best_first
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.answers import Route, number
-from determined.web.api.shapes import Number, Plain
+from determined.web.api.shapes import Id, Number, Plain
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
@@ -69,7 +69,7 @@ class Verified(TypedDict):
 
 
 @router.get("/api/experiments/{experiment_id}/checkpoints")
-def of_experiment(request: Request, experiment_id: int) -> CheckpointRows:
+def of_experiment(request: Request, experiment_id: Id) -> CheckpointRows:
     """Return the checkpoints of all trials of an experiment."""
     seen = version(request)
     with reading(request) as store:
@@ -78,7 +78,7 @@ def of_experiment(request: Request, experiment_id: int) -> CheckpointRows:
 
 
 @router.get("/api/trials/{trial_id}/checkpoints")
-def of_trial(request: Request, trial_id: int) -> CheckpointRows:
+def of_trial(request: Request, trial_id: Id) -> CheckpointRows:
     """Return the checkpoints of a trial."""
     seen = version(request)
     with reading(request) as store:

@@ -12,6 +12,7 @@ from determined.errors import InvalidExperimentException
 from determined.experiment.code import reading as code_reading
 from determined.experiment.code.archive import write_code_archive
 from determined.web.answers import Route, attachment
+from determined.web.api.shapes import Id
 from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
@@ -55,7 +56,7 @@ class CodeDifference(TypedDict):
 
 
 @router.get("/api/experiments/{experiment_id}/code")
-def code(request: Request, experiment_id: int) -> CodeFiles:
+def code(request: Request, experiment_id: Id) -> CodeFiles:
     """Return the files of an experiment's code."""
     with reading(request) as store:
         experiment = store.experiments.get(experiment_id)
@@ -71,7 +72,7 @@ def code(request: Request, experiment_id: int) -> CodeFiles:
 
 
 @router.get("/api/experiments/{experiment_id}/code/file")
-def file(request: Request, experiment_id: int, path: str) -> FileText:
+def file(request: Request, experiment_id: Id, path: str) -> FileText:
     """Return the text of a file of an experiment's code."""
     with reading(request) as store:
         found = code_reading.code_of(store, store.experiments.get(experiment_id))
@@ -80,7 +81,7 @@ def file(request: Request, experiment_id: int, path: str) -> FileText:
 
 
 @router.get("/api/experiments/{experiment_id}/code/diff")
-def difference(request: Request, experiment_id: int, other: int) -> CodeDifference:
+def difference(request: Request, experiment_id: Id, other: Id) -> CodeDifference:
     """Return how the code of an experiment differs from that of another one."""
     with reading(request) as store:
         try:
@@ -99,7 +100,7 @@ def difference(request: Request, experiment_id: int, other: int) -> CodeDifferen
     response_class=Response,
     responses={200: {"content": {"application/gzip": {}}}},
 )
-def archive(request: Request, experiment_id: int) -> Response:
+def archive(request: Request, experiment_id: Id) -> Response:
     """Return the code of a search as a gzipped tar file, as `det experiment download-model-def` writes it."""
     with reading(request) as store:
         experiment = store.experiments.get(experiment_id)

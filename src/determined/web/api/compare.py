@@ -8,7 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.config.effective import flat, value_text
+from determined.config.effective import value_text
+from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.code.reading import Code, code_of, list_files, read_file
@@ -80,7 +81,7 @@ def compare(request: Request, trials: str) -> Comparison:
 def _settings(store: Store, experiment_id: int) -> dict[str, Any]:
     """Return the configuration of an experiment, flat, without what is compared by itself."""
     config = mask_secrets(store.experiments.get(experiment_id).config)
-    return dict(flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION}))
+    return flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION})
 
 
 def _compared(columns: Sequence[Mapping[str, Any]]) -> list[ComparedValue]:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route, not_yet
+from determined.web.api.shapes import Id
 
 router = APIRouter(route_class=Route)
 
@@ -80,7 +81,7 @@ def curves(
 @router.get("/api/trials/{trial_id}/profile")
 def profile(
     request: Request,
-    trial_id: int,
+    trial_id: Id,
     key: str,
     low: Annotated[float | None, Query(alias="from")] = None,
     high: Annotated[float | None, Query(alias="to")] = None,

@@ -15,7 +15,7 @@ from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
 from determined.web.answers import Route, number, representable
-from determined.web.api.shapes import ActionState, Number, Plain
+from determined.web.api.shapes import ActionState, Id, Number, Plain
 from determined.web.experiment_rows import ExperimentRow, experiment_rows
 from determined.web.possible_actions import experiment_actions, experiment_commands, experiment_python
 from determined.web.state import reading, version
@@ -65,7 +65,7 @@ def experiments(request: Request, archived: bool = False) -> ExperimentRows:
 
 
 @router.get("/api/experiments/{experiment_id}")
-def experiment(request: Request, experiment_id: int) -> ExperimentDetail:
+def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
     """Return one experiment."""
     seen = version(request)
     with reading(request) as store:

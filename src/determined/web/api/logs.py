@@ -15,6 +15,7 @@ from determined.store.records import LOG_LEVELS, Log, LogFilter
 from determined.store.sql.logs import LogRange
 from determined.store.store import Store
 from determined.web.answers import Route
+from determined.web.api.shapes import Id
 from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
@@ -50,12 +51,12 @@ class LogLines(TypedDict):
 @router.get("/api/logs")
 def logs(
     request: Request,
-    trial: int | None = None,
-    experiment: int | None = None,
-    after: int | None = None,
-    before: int | None = None,
+    trial: Id | None = None,
+    experiment: Id | None = None,
+    after: Id | None = None,
+    before: Id | None = None,
     level: str | None = None,
-    rank: int | None = None,
+    rank: Id | None = None,
     stream: str | None = None,
     text: Annotated[str | None, Query(max_length=1000)] = None,
     regex: bool = False,

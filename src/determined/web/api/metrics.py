@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from determined.config.metric_values import number
 from determined.web import metric_keys
 from determined.web.answers import Route
+from determined.web.api.shapes import Id
 from determined.web.state import reading, state_of, version
 from determined.web.stored_json import loads_exact
 
@@ -36,7 +37,7 @@ class MetricKeys(TypedDict):
 
 
 @router.get("/api/metrics")
-def metrics(request: Request, experiment: int | None = None, trial: int | None = None) -> MetricKeys:
+def metrics(request: Request, experiment: Id | None = None, trial: Id | None = None) -> MetricKeys:
     """Return the metrics of a trial or an experiment; without either, those of the newest trials."""
     seen = version(request)
     with reading(request) as store:

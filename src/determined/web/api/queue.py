@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.plural import counted
-from determined.queue.daemon import SHUTTING_DOWN
+from determined.queue.daemon_start import SHUTTING_DOWN
 from determined.queue.files import QueueFiles
 from determined.queue.status import Status, read_status
 from determined.store.process import this_user

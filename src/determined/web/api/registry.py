@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from determined.store.registry import Model
 from determined.web.answers import Route
 from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
-from determined.web.api.shapes import Plain
+from determined.web.api.shapes import Id, Plain
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
@@ -67,7 +67,7 @@ def models(request: Request) -> ModelRows:
 
 
 @router.get("/api/models/{model_id}")
-def model(request: Request, model_id: int) -> ModelDetail:
+def model(request: Request, model_id: Id) -> ModelDetail:
     """Return one model and its versions."""
     seen = version(request)
     with reading(request) as store:

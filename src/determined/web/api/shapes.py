@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 from typing_extensions import TypeAliasType, TypedDict
 
 Number = TypeAliasType(
@@ -31,6 +31,7 @@ Number = TypeAliasType(
     ],
 )
 Plain = dict[str, Any]
+Id = Annotated[int, Field(ge=0, le=2**63 - 1)]  # what a database can store
 
 
 class Problem(TypedDict):

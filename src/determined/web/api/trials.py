@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from typing_extensions import TypedDict
 
-from determined.config.effective import flat
+from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import Experiment
@@ -18,7 +18,7 @@ from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web import metric_keys
 from determined.web.answers import Route
-from determined.web.api.shapes import ActionState, Plain, Summary
+from determined.web.api.shapes import ActionState, Id, Plain, Summary
 from determined.web.possible_actions import trial_actions, trial_commands, trial_python
 from determined.web.state import reading, state_of, version
 from determined.web.stored_json import loads_exact
@@ -95,7 +95,7 @@ class TrialDetail(TypedDict):
 @router.get("/api/trials")
 def trials(
     request: Request,
-    experiment: int | None = None,
+    experiment: Id | None = None,
     metrics: Annotated[list[str] | None, Query(alias="metric", max_length=200)] = None,
     archived: bool = False,
 ) -> TrialRows:
@@ -111,7 +111,7 @@ def trials(
 
 
 @router.get("/api/trials/{trial_id}")
-def trial(request: Request, trial_id: int) -> TrialDetail:
+def trial(request: Request, trial_id: Id) -> TrialDetail:
     """Return one trial."""
     seen = version(request)
     with reading(request) as store:
@@ -132,7 +132,7 @@ def trial(request: Request, trial_id: int) -> TrialDetail:
             "rungs": found.rungs,
             "bracket": found.bracket,
             "seed": found.seed,
-            "assigned_hparams": dict(flat(mask_secrets(found.hparams))),
+            "assigned_hparams": flat(mask_secrets(found.hparams)),
             "metrics": _metrics(state_of(request).statistics.of_trial(store, trial_id)),
             "samples": _samples(store, trial_id),
             "outputs": [
