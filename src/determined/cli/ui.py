@@ -22,7 +22,7 @@ _HERE = "determined.cli.ui"
 
 @click.group(
     cls=LazyGroup,
-    commands_in={"start": (_HERE, "Start the page, and open it in a browser (default).")},
+    commands_in={"start": (_HERE, "Start the page, and open it in a browser.")},
     aliases={},
     default="start",
 )
