@@ -94,6 +94,22 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
     ]
 
 
+def test_short_trials_start_and_end_in_the_order_in_which_they_did() -> None:
+    """Several trials can start and end between two views: each line has the time of its event."""
+    written: list[str] = []
+    lines = LineView(written.append, new=True)
+    first = trial(0, "COMPLETED", steps=1, started_at=3.0, state_since=70.0)
+    second = trial(1, "COMPLETED", steps=1, started_at=4.0, state_since=61.0)
+    lines(view(first, second, trial(2, started_at=62.0, state_since=62.0), best=None))
+    assert written == [
+        "[3s, 25%] trial 10 started: lr=0",
+        "[4s, 25%] trial 11 started: lr=0.1",
+        "[1m 01s, 25%] trial 11 COMPLETED after 1 batch",
+        "[1m 02s, 25%] trial 12 started: lr=0.2",
+        "[1m 10s, 25%] trial 10 COMPLETED after 1 batch",
+    ]
+
+
 def test_what_was_over_before_is_no_news() -> None:
     written: list[str] = []
     over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)

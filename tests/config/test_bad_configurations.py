@@ -465,3 +465,15 @@ def test_sources_of_other_kinds() -> None:
 def test_secrets_are_not_shown(path: str, value: Any) -> None:
     base = {**MINIMAL, "checkpoint_storage": {"type": "s3", "bucket": "b", "access_key": "a", "secret_key": "b"}}
     assert "s3cr3t" not in str(mistakes_in(with_value(path, value, base)))
+
+
+def test_the_fields_of_an_unknown_storage_type_are_not_called_unknown() -> None:
+    """If the word is similar to no type, the fields of the intended type are not known; misspelled ones are reported."""
+    storage = {"type": "zzz", "whatever": 1, "save_trial_lates": 1, "save_trial_best": -1}
+    with pytest.raises(InvalidExperimentConfig) as raised:
+        load_experiment({**MINIMAL, "checkpoint_storage": storage})
+    assert [mistake.path for mistake in raised.value.mistakes] == [
+        "checkpoint_storage.type",
+        "checkpoint_storage.save_trial_best",
+        "checkpoint_storage.save_trial_lates",
+    ]

@@ -22,10 +22,10 @@ from determined.config.blocks.storage import storage_model
 from determined.config.experiment import load_experiment
 from determined.config.reading.legacy_searchers import retired_methods
 from determined.config.registry.implementation import load
-from determined.config.registry.search_methods import SEARCH_METHODS
+from determined.config.registry.search_methods import SEARCH_METHODS, SearchMethod
 from determined.config.registry.sinks import SINKS
 from determined.config.registry.storage_types import STORAGE_TYPES
-from determined.errors import InvalidConfigurationException
+from determined.errors import DeterminedError, InvalidConfigurationException
 from determined.searchers.base import Create, Exited, Extended, Reopened
 from determined.searchers.build import build
 from determined.searchers.method import Method
@@ -63,6 +63,19 @@ def test_a_search_method_is_complete(name: str) -> None:
     assert method.__doc__
     assert method.to_continue
     assert searcher_model(name) == method
+
+
+def test_a_search_method_under_another_name_is_named_with_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        SEARCH_METHODS, "hill_climbing", SearchMethod("determined.searchers.methods.random:RandomSearch")
+    )
+    with pytest.raises(DeterminedError) as raised:
+        searcher_model("hill_climbing")
+    assert str(raised.value) == (
+        "the search method 'hill_climbing' in determined/config/registry/search_methods.py is "
+        "determined.searchers.methods.random:RandomSearch, whose field `name` is Literal['random']: "
+        "it must be Literal['hill_climbing']"
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -256,6 +256,28 @@ def test_rows_and_memory_agree_at_every_moment(
     assert outcome(experiment).experiment.state == "COMPLETED"
 
 
+def test_views_have_the_times_of_starts_and_ends(tmp_path: Path) -> None:
+    """Trials that are shorter than the time between two views: their starts are not shown as late as their ends."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text("")
+    config = {
+        "name": "short",
+        "entrypoint": "python3 train.py",
+        "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
+        "searcher": {"name": "random", "metric": "loss", "max_trials": 4},
+    }
+    views: list[View] = []
+    with LocalEngine(2) as engine:
+        experiment = create(engine, tmp_path / "model", config)
+        assert run_experiment(checked_place(), experiment, engine=engine, observer=views.append).state == "COMPLETED"
+    last = views[-1]
+    assert [trial.state for trial in last.trials] == ["COMPLETED"] * 4
+    times = [(trial.started_at or -1.0, trial.state_since or -1.0) for trial in last.trials]
+    assert all(0.0 <= started < ended <= last.seconds for started, ended in times)
+    assert [started for started, _ in times] == sorted(started for started, _ in times)
+    assert times[1][0] < times[0][1], "the second trial starts before the first ends: there are two slots"
+
+
 def test_a_canceled_trial_stays_canceled_when_the_search_is_extended() -> None:
     """Without a runner nothing reports the cancel to the searcher, which still counts on these trials."""
     searcher = {"name": "async_halving", "num_rungs": 2, "divisor": 2, "max_time": 4, "time_metric": "batches"}

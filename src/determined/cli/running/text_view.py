@@ -41,7 +41,7 @@ class LineView:
         self._best: tuple[int, float] | None = None
 
     def __call__(self, view: View) -> None:
-        lines = []
+        earlier, lines = [], []
         if self._trials is None:
             # Events before the start of watching are not reported.
             self._trials = {
@@ -50,9 +50,9 @@ class LineView:
                 for trial in view.trials
             }
             over = sum(trial.state in TRIAL_ENDED for trial in view.trials)
-            lines += [f"{over} of {counted(len(view.trials), 'trial')} ended before"] if over else []
-        for trial in view.trials:
-            lines += _events(self._trials.get(trial.id), trial, view)
+            earlier += [f"{over} of {counted(len(view.trials), 'trial')} ended before"] if over else []
+        known = self._trials
+        events = [event for trial in view.trials for event in _events(known.get(trial.id), trial, view)]
         self._trials = {trial.id: trial for trial in view.trials}
         best = view.best
         if best is not None and best.best is not None and (best.id, best.best) != self._best:
@@ -61,27 +61,32 @@ class LineView:
         if view.state != self._state and self._state:
             lines.append(f"experiment {view.experiment_id}: {view.state}")
         self._state = view.state
-        for line in lines:
-            self._write(visible(f"[{duration(view.seconds)}, {100 * view.progress:.0f}%] {line}"))
+        # In the order in which things happened, not in that of the trials.
+        in_order = sorted(events, key=lambda event: event[0])
+        now = view.seconds
+        for seconds, line in [*((now, line) for line in earlier), *in_order, *((now, line) for line in lines)]:
+            self._write(visible(f"[{duration(seconds)}, {100 * view.progress:.0f}%] {line}"))
 
 
-def _events(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
-    """Return the events of a trial between two views, in which a short trial may have started and ended."""
+def _events(before: TrialView | None, trial: TrialView, view: View) -> list[tuple[float, str]]:
+    """Return the events of a trial between two views with their times; a short trial may have started and ended."""
     was = before.state if before else "QUEUED"
     if was == "QUEUED" and trial.state == "PAUSED" and trial.steps == (before.steps if before else 0):
         return []  # the experiment is paused, and the trial was not running
-    lines = []
+    started = view.seconds if trial.started_at is None else trial.started_at
+    changed = view.seconds if trial.state_since is None else trial.state_since
+    events = []
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "resumed" if before and (was == "PAUSED" or before.steps) else "started"
         hparams = hparams_text(trial.hparams, view.searched)
-        lines.append(f"trial {trial.id} {verb}" + (f": {hparams}" if hparams else ""))
+        events.append((started, f"trial {trial.id} {verb}" + (f": {hparams}" if hparams else "")))
     if trial.rung > (before.rung if before else 0) and trial.state in WITH_PROCESSES:
-        lines.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
+        events.append((view.seconds, f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}"))
     if trial.state not in (was, "QUEUED", *WITH_PROCESSES):
         batches = f"after {counted(trial.steps, 'batch', 'batches')}"
         how_far = batches if trial.has_started else "before it started"
-        lines.append(f"trial {trial.id} {trial.state} {how_far}{_metric(trial, view)}")
-    return lines
+        events.append((changed, f"trial {trial.id} {trial.state} {how_far}{_metric(trial, view)}"))
+    return events
 
 
 def _metric(trial: TrialView, view: View) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from determined.config import validators
 from determined.config.blocks.block import Block
@@ -12,6 +12,7 @@ from determined.config.problem import Problem
 from determined.config.registry.implementation import load
 from determined.config.registry.search_methods import SEARCH_METHODS
 from determined.config.validators import FilledText, Flag, PositiveCount
+from determined.errors import DeterminedError
 
 Divisor = Annotated[float, validators.number(above=1)]
 Fraction = Annotated[float, validators.number(0, 1)]
@@ -48,10 +49,24 @@ class SearcherBlock(Block):
 def searcher_models() -> dict[str, type[SearcherBlock]]:
     """Return the model of every registered search method, by name."""
     # Models are loaded here, when a configuration is validated; commands that only read need none.
-    return {name: load(method.implementation) for name, method in SEARCH_METHODS.items()}
+    return {name: _load_model(name) for name in SEARCH_METHODS}
 
 
 def searcher_model(name: Any) -> type[SearcherBlock] | None:
     """Return the model of a search method, or None for an unknown name."""
-    method = SEARCH_METHODS.get(name) if isinstance(name, str) else None
-    return None if method is None else load(method.implementation)
+    return _load_model(name) if isinstance(name, str) and name in SEARCH_METHODS else None
+
+
+def _load_model(name: str) -> type[SearcherBlock]:
+    """Return the model of a registered search method; raise DeterminedError if it has another name."""
+    path = SEARCH_METHODS[name].implementation
+    model: type[SearcherBlock] = load(path)
+    accepted: tuple[str, ...] = get_args(model.model_fields["name"].annotation)
+    # With another name, pydantic would reject every configuration of the method by its registered name.
+    if accepted != (name,):
+        found = f"Literal[{', '.join(map(repr, accepted))}]" if accepted else "no Literal"
+        raise DeterminedError(
+            f"the search method {name!r} in determined/config/registry/search_methods.py is {path}, whose field `name` "
+            f"is {found}: it must be Literal[{name!r}]"
+        )
+    return model

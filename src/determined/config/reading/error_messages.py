@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 from pydantic import ValidationError
@@ -97,7 +98,8 @@ def below_guesses(
 ) -> list[Mistake]:
     """Return the mistakes inside blocks of a guessed kind that are certain.
 
-    If the guess is similar to the given word, these are all its mistakes, otherwise those that hold for every kind.
+    If the guess is similar to the given word, these are all its mistakes, otherwise those that hold for every kind, and
+    misspelled fields.
     """
     found = []
     for mistake in mistakes:
@@ -108,7 +110,10 @@ def below_guesses(
         is_near = nearest_kind(config[block].get(KIND_FIELD[block]), list(fields)) is not None
         owners = sum(name.partition(".")[0] in known for known in fields.values())
         is_missing = name not in config[block] and "." not in name
-        if is_near or (owners == len(fields) if is_missing else owners == 0 or mistake.message != UNKNOWN_FIELD):
+        # Which fields the intended kind has is not known, so a field is called unknown only if it looks misspelled.
+        is_misspelled = owners == 0 and bool(get_close_matches(name, {*chain.from_iterable(fields.values())}, n=1))
+        is_certain = owners == len(fields) if is_missing else is_misspelled or mistake.message != UNKNOWN_FIELD
+        if is_near or is_certain:
             found.append(mistake)
     return found
 

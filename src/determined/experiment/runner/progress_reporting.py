@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from functools import partial
@@ -45,6 +46,12 @@ class ProgressReporter:
         self._at_first: tuple[int, float] | None = None  # number of ended trials and progress at the first view
         self._searched = tuple(map(".".join, searched_paths(run.settings.space)))
 
+    def seconds_to_next_view(self) -> float:
+        """Return the time until the observer may be called again; infinite without an observer."""
+        if self._observer is None:
+            return math.inf
+        return max(0.0, self._shown + _SECONDS_BETWEEN_VIEWS - time.monotonic())
+
     def show(self) -> None:
         """Call the observer and record the progress, each at most once per interval."""
         now = time.monotonic()
@@ -81,7 +88,7 @@ class ProgressReporter:
         # Once: results from before a pause do not change.
         if self._at_first is None:
             self._recall()
-        trials = tuple(_trial_view(trial, self._shown_hparams(trial)) for trial in run.trials.values())
+        trials = tuple(self._trial_view(trial) for trial in run.trials.values())
         progress = run.progress()
         seconds = time.monotonic() - self._began
         ended = len(trials) - len(run.live())
@@ -108,6 +115,32 @@ class ProgressReporter:
             seconds_left=seconds / done * (1 - progress) if done > 0.01 and seconds > 1 else None,
         )
 
+    def _trial_view(self, trial: LiveTrial) -> TrialView:
+        """Return a trial as shown to the observer."""
+        observed = trial.observed
+        return TrialView(
+            id=trial.id,
+            number=trial.number,
+            state=trial.state,
+            hparams=effective(self._shown_hparams(trial), observed.passed_hparams),
+            bracket=trial.spec.bracket,
+            rung=trial.rung,
+            goal=trial.goal,
+            progress=observed.progress,
+            has_started=trial.runs > 0,
+            steps=max(observed.last_step, observed.steps),
+            metric=observed.values[-1] if observed.values else None,
+            best=observed.best,
+            restarts=trial.restarts,
+            started_at=self._since_start(trial.started_at),
+            state_since=self._since_start(trial.state_since),
+            values=tuple(observed.values),
+        )
+
+    def _since_start(self, moment: float | None) -> float | None:
+        """Return a time of the monotonic clock in seconds since this runner began."""
+        return None if moment is None else moment - self._began
+
     def _recall(self) -> None:
         """Read results from before a pause out of the store, for display only."""
         run = self._run
@@ -126,27 +159,6 @@ def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView 
     """Return the trial with the best value of the searcher metric."""
     ranked = best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)
     return next(iter(ranked), None)
-
-
-def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
-    """Return a trial as shown to the observer."""
-    observed = trial.observed
-    return TrialView(
-        id=trial.id,
-        number=trial.number,
-        state=trial.state,
-        hparams=effective(hparams, observed.passed_hparams),
-        bracket=trial.spec.bracket,
-        rung=trial.rung,
-        goal=trial.goal,
-        progress=observed.progress,
-        has_started=trial.runs > 0,
-        steps=max(observed.last_step, observed.steps),
-        metric=observed.values[-1] if observed.values else None,
-        best=observed.best,
-        restarts=trial.restarts,
-        values=tuple(observed.values),
-    )
 
 
 def _rungs(trials: Iterable[LiveTrial]) -> list[RungView]:

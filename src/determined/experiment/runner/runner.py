@@ -57,7 +57,8 @@ class Runner:
             # Requests first: a stopped experiment must not start another trial.
             self._requests.handle()
             self._starts.start_waiting()
-            for event in run.engine.events(_TICK):
+            # Not longer than until the next view is due: the start of a trial would be shown together with its end.
+            for event in run.engine.events(min(_TICK, self._progress.seconds_to_next_view())):
                 self._handle(event)
             # After the events: an exit, or a wake-up, may have made new reports readable.
             self._reports.read_all()

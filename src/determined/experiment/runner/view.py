@@ -24,6 +24,8 @@ class TrialView:
     metric: float | None  # newest value of the searcher metric
     best: float | None
     restarts: int
+    started_at: float | None = None  # when this runner started it last, in seconds as `View.seconds`
+    state_since: float | None = None  # when this runner changed its state to the present one
     values: tuple[float, ...] = ()  # newest values of the searcher metric, the latest last
 
 

@@ -50,6 +50,8 @@ class LiveTrial:
         self._process: TrialProcess | None = None
         self._must_save_again = False
         self._seconds_before = 0.0  # duration of earlier starts
+        self._started_at: float | None = None
+        self._state_since: float | None = None
 
     # Transitions, in the order of the table in ARCHITECTURE.md.
 
@@ -58,6 +60,7 @@ class LiveTrial:
         runs, now = self.runs + 1, time.time()
         change = TrialChange(self.id, state="RUNNING", allocation=process.key, runs=runs, started=now)
         self._apply(change, after=_WAITING)
+        self._started_at = time.monotonic()
         self._process, self._failures = process, replace(self._failures, restart_is_pending=False)
         return change
 
@@ -136,6 +139,8 @@ class LiveTrial:
         row = self._row
         if row.state not in after:
             raise RuntimeError(f"trial {self.id} is {row.state}: {change} is possible only after {', '.join(after)}")
+        if change.state is not None and change.state != row.state:
+            self._state_since = time.monotonic()
         self._row = RowValues(
             state=change.state or row.state,
             # None is a value of a goal, so an unchanged one needs a marker of its own.
@@ -250,6 +255,16 @@ class LiveTrial:
     def rung(self) -> int:
         """The number of rungs that the trial has passed."""
         return len(self.spec.rungs) if self.goal is None else sum(rung < self.goal for rung in self.spec.rungs)
+
+    @property
+    def started_at(self) -> float | None:
+        """The time of the latest start by this runner, by the monotonic clock."""
+        return self._started_at
+
+    @property
+    def state_since(self) -> float | None:
+        """The time at which this runner changed the state to the present one, by the monotonic clock."""
+        return self._state_since
 
     @property
     def seconds(self) -> float:
