@@ -57,8 +57,8 @@ class EnvContext:
 class TrialFacts(NamedTuple):
     """The facts about a trial from which the library creates its context.
 
-    A managed context belongs to a run. An unmanaged one serves to create a trial outside a run, for example to load
-    weights or to debug it. `info` describes the run, if there is one.
+    A context belongs to a run, or serves to create a trial outside a run, for example to load weights or to debug it.
+    `info` describes the run, if there is one.
     """
 
     distributed: DistributedContext
@@ -69,7 +69,7 @@ class TrialFacts(NamedTuple):
     experiment_id: int = 0
     steps_completed: int = 0
     tensorboard_path: Path | None = None
-    managed: bool = False
+    belongs_to_run: bool = False
     info: ClusterInfo | None = None
 
 
@@ -89,7 +89,7 @@ class TrialContext:
         self._steps_completed = _facts.steps_completed
         self._initial_batch_asked = False
         self._tensorboard_path = _facts.tensorboard_path
-        self._managed = _facts.managed
+        self._belongs_to_run = _facts.belongs_to_run
         self._info = _facts.info
         self._stop_requested = False
         self._per_slot_batch_size = per_slot_batch_size(
@@ -130,7 +130,7 @@ class TrialContext:
             trial_seed=self._trial_seed or 0,
             trial_run_id=info.trial._trial_run_id if info else 0,
             allocation_id=info.allocation_id if info else "",
-            managed_training=self._managed,
+            managed_training=self._belongs_to_run,
             on_cluster=info is not None and info.master_url != "local",
             master_url=info.master_url if info else "local",
         )

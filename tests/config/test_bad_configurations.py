@@ -468,7 +468,7 @@ def test_secrets_are_not_shown(path: str, value: Any) -> None:
 
 
 def test_the_fields_of_an_unknown_storage_type_are_not_called_unknown() -> None:
-    """If the word is similar to no type, the fields of the intended type are not known; misspelled ones are reported."""
+    """If the word is similar to no type, its fields are not known; misspelled ones are reported."""
     storage = {"type": "zzz", "whatever": 1, "save_trial_lates": 1, "save_trial_best": -1}
     with pytest.raises(InvalidExperimentConfig) as raised:
         load_experiment({**MINIMAL, "checkpoint_storage": storage})

@@ -20,7 +20,7 @@ MANUAL = pytorch.LRScheduler.StepMode.MANUAL_STEP
 
 @pytest.fixture
 def context() -> Iterator[pytorch.PyTorchTrialContext]:
-    """A managed context of one rank."""
+    """The context of a run with one rank."""
     with pytorch.init(hparams={"global_batch_size": 8, "lr": 0.5}, exp_conf={"data": {"url": "here"}}) as context:
         yield context
 
@@ -57,7 +57,7 @@ class TestWhereItComesFrom:
         assert pytorch.PyTorchTrialContext.from_config({}).get_trial_seed() == 0
 
     @pytest.mark.parametrize("how", ["from_config", "load"])
-    def test_an_unmanaged_context_lets_a_trial_be_driven_by_hand(self, how: str) -> None:
+    def test_a_context_without_a_run_lets_a_trial_be_driven_by_hand(self, how: str) -> None:
         if how == "from_config":
             context: Any = pytorch.PyTorchTrialContext.from_config({"hyperparameters": HPARAMS})
         else:
@@ -84,7 +84,7 @@ class TestWhereItComesFrom:
         context.set_profiler(activities=[torch.profiler.ProfilerActivity.CPU])
         assert isinstance(context.get_tensorboard_path(), Path)
 
-    def test_an_unmanaged_context_cannot_be_trained(self) -> None:
+    def test_a_context_without_a_run_cannot_be_trained(self) -> None:
         context = pytorch.CheckpointLoadContext(hparams=HPARAMS)
         with pytest.raises(InternalException, match="init"):
             pytorch.Trainer(LineTrial(context), context).fit(max_length=pytorch.Batch(1))

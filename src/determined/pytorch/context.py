@@ -49,9 +49,9 @@ class RunParts(NamedTuple):
 class PyTorchTrialContext(TrialContext):
     """The object through which a trial wraps its models and optimizers, trains, and queries its run.
 
-    `pytorch.init()` creates a *managed* context, which belongs to a run: wrapped objects are moved to the device and
-    kept equal over ranks. An unmanaged one (`from_config`, `CheckpointLoadContext`) only registers wrapped objects, so
-    that a trial can be created outside a run, for example to load weights.
+    `pytorch.init()` creates the context of a run: wrapped objects are moved to the device and kept equal over ranks. A
+    context without a run (`from_config`, `CheckpointLoadContext`) only registers wrapped objects, so that a trial can
+    be created outside a run, for example to load weights.
     """
 
     def __init__(self, _facts: TrialFacts, _parts: RunParts | None = None) -> None:
@@ -64,12 +64,12 @@ class PyTorchTrialContext(TrialContext):
         if frequency < 1:
             raise ValueError(f"aggregation_frequency is 1 or more, got {frequency!r}")
         self._core = parts.core_context
-        self._run: OpenRun | None = None  # set by pytorch.init() for a managed context
+        self._run: OpenRun | None = None  # set by pytorch.init()
         self._code_dir = parts.code_dir
-        # An unmanaged context only loads weights, and must not initialise an accelerator for that.
-        self.device = choose_device(ranks.size, ranks.local_rank) if _facts.managed else torch.device("cpu")
+        # A context without a run only loads weights, and must not initialise an accelerator for that.
+        self.device = choose_device(ranks.size, ranks.local_rank) if _facts.belongs_to_run else torch.device("cpu")
         self._precision = Precision(self.device)
-        self._optimization = Optimization(frequency, self._precision, _facts.managed)
+        self._optimization = Optimization(frequency, self._precision, belongs_to_run=_facts.belongs_to_run)
         self._reducers = ReducerContext(ranks.allgather)
         # Called for every batch, so the bound methods replace the ones below, which saves a Python call each.
         self.backward = self._optimization.backward  # type: ignore[method-assign]
@@ -195,7 +195,7 @@ class PyTorchTrialContext(TrialContext):
         `loss_scale`, `min_loss_scale` and `max_loss_scale` configure the gradient scaler; the other options have no
         effect.
         """
-        if enabled and self._managed:
+        if enabled and self._belongs_to_run:
             wrapping.configure_apex_amp(
                 self,
                 models,
@@ -379,7 +379,7 @@ class PyTorchTrialContext(TrialContext):
 
 
 class CheckpointLoadContext(PyTorchTrialContext):
-    """An unmanaged context for creating a trial outside a run, to load weights into it."""
+    """A context for creating a trial outside a run, to load weights into it."""
 
     def __init__(self, hparams: dict[str, Any] | None = None, exp_conf: dict[str, Any] | None = None) -> None:
         from determined.core import DummyDistributedContext

@@ -22,17 +22,17 @@ class Optimization:
     """The models, optimizers and schedulers of a trial, and what happens between a loss and the next batch.
 
     `updates` is whether the current batch ends an aggregation window, so that optimizers step. The loop sets it; in a
-    managed run it is None before training.
+    run it is None before training.
     """
 
-    def __init__(self, aggregation_frequency: int, precision: Precision, managed: bool) -> None:
+    def __init__(self, aggregation_frequency: int, precision: Precision, *, belongs_to_run: bool) -> None:
         self.aggregation_frequency = aggregation_frequency
         self.precision = precision
         self.models: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []
-        # None in a managed run until the loop decides, so that a step outside of train_batch is noticed.
-        self.updates: bool | None = None if managed else True
+        # None in a run until the loop decides, so that a step outside of train_batch is noticed.
+        self.updates: bool | None = None if belongs_to_run else True
         self.count_batches_for_optimizer_steps = False
         self._averages: dict[torch.optim.Optimizer, bool] = {}  # whether gradients are averaged, once it has stepped
         self._unused: dict[torch.optim.Optimizer, bool] = {}  # the same before the first step, which is checked

@@ -28,13 +28,13 @@ def wrap_model(
     compile: bool | dict[str, Any],
     ddp_options: dict[str, Any],
 ) -> torch.nn.Module:
-    """Register a model and return it; in a managed context it is autocast, moved and distributed first."""
+    """Register a model and return it; in a run it is autocast, moved and distributed first."""
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"wrap_model takes a torch.nn.Module, got {type(model).__name__}: {model!r}")
     precision = context._precision
     if precision.apex_configured:
         raise InvalidExperimentException("wrap_model must be called before configure_apex_amp")
-    if context._managed:
+    if context._belongs_to_run:
         # Autocast first, because it replaces the class of an object: later that would be the class of DDP's wrapper.
         if precision.automatic:
             model = precision.autocast(model)
@@ -53,7 +53,7 @@ def wrap_optimizer(
     """Register an optimizer and return it; None selects the defaults of the context."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"wrap_optimizer takes a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if context._managed and backward_passes_per_step < 1:
+    if context._belongs_to_run and backward_passes_per_step < 1:
         raise InvalidExperimentException(
             f"wrap_optimizer: backward_passes_per_step is 1 or more, got {backward_passes_per_step!r}"
         )
@@ -68,8 +68,8 @@ def wrap_optimizer(
             type(optimizer).__name__,
         )
     compress = context._default_fp16_compression if fp16_compression is None else fp16_compression
-    # An unmanaged context has no DDP, so there is no exchange to compress.
-    if context._managed and compress:
+    # A context without a run has no DDP, so there is no exchange to compress.
+    if context._belongs_to_run and compress:
         data_parallel.compress_gradients(context.models, parameters)
     # None means that the program did not say; the configuration's default applies then.
     if average_aggregated_gradients is None:

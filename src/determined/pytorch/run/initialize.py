@@ -199,7 +199,7 @@ def _facts(
         experiment_id=info.trial.experiment_id,
         steps_completed=info.trial._steps_completed,
         tensorboard_path=core_context.train.get_tensorboard_path(),
-        managed=True,
+        belongs_to_run=True,
         info=info,
     )
 
