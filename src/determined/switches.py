@@ -11,9 +11,9 @@ _OFF = ("0", "false", "off", "no")
 
 
 def is_on(environment: Mapping[str, str], variable: str) -> bool:
-    """Return whether a variable is on, which it is where it is unset or empty; raise for a value that is neither.
+    """Return whether a variable is switched on, as an unset or empty one is; raise for an unknown value.
 
-    A value that was taken for the default would leave a user with the opposite of what was meant.
+    Treating an unknown value as the default could be the opposite of what the user meant.
     """
     value = environment.get(variable, "").strip().lower()
     if value in _OFF:

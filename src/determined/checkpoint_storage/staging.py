@@ -16,7 +16,7 @@ from determined.errors import InvalidCheckpointException
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
-PREFIX = ".staging-"
+PREFIX = ".staging-"  # no id begins with a dot, so a staging directory is never taken for a checkpoint
 
 
 class Staging:

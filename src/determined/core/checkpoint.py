@@ -78,7 +78,6 @@ class CheckpointContext:
         if shard:
             return self._sharded.upload(ckpt_dir, metadata, selector)
         self._chief_only("upload")
-        # The directory of a single rank is required; only with `shard=True` may a rank have no files.
         if ckpt_dir is None:
             raise ValueError("ckpt_dir is None: a checkpoint of one rank needs a directory")
         source = checked_directory(ckpt_dir)

@@ -74,7 +74,7 @@ class OutputContext:
 
     def covered(self, batches: int) -> None:
         """Delete replaced files that are no longer needed, because progress after `batches` batches is saved."""
-        # The lock only protects the list; files are deleted outside of it, so that an upload need not wait.
+        # The lock is released before files are deleted, so that an upload need not wait.
         with self._publishing:
             settled = [key for key, count in self._replacing if count <= batches]
             self._replacing = [(key, count) for key, count in self._replacing if count > batches]

@@ -58,7 +58,7 @@ class ProfilerContext:
         try:
             sampler = SystemSampler()
             samples: list[Sample] = []
-            # Waits and sleeps in one call, so that `off` need not wait for the rest of an interval.
+            # Waits for the event instead of sleeping, so that `off` need not wait for the rest of an interval.
             while not self._stop.wait(interval):
                 samples.append(sampler.sample())
                 if len(samples) == samples_per_report:

@@ -63,7 +63,7 @@ class Outputs:
                 raise StoreError(
                     f"trial {upload.trial_id} was started again: attempt {upload.attempt} can upload nothing any more"
                 )
-            # Ranks record their first uploads at the same time: the first one decides the id of the output.
+            # Every rank adds the row with its first upload. All of them have the same id, which is checked below.
             self._database.insert(
                 "outputs (trial_id, uuid, storage)",
                 [(upload.trial_id, text(upload.output), text(upload.storage))],

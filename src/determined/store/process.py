@@ -75,7 +75,8 @@ def _started(pid: int) -> str | None:
     fields = stat.rpartition(")")[2].split()  # from the last parenthesis: the command name may contain any character
     if fields[0] in "ZX":  # a zombie has exited, only its parent has not collected it
         return None
-    # The start time is in ticks since boot, so the boot id is needed to distinguish processes of different boots.
+    # The start time, field 22 of proc(5), is in ticks since boot, so the boot id is needed to distinguish processes of
+    # different boots.
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}:{fields[19]}"
 
 

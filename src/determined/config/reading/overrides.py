@@ -61,7 +61,6 @@ def _apply(config: dict[str, Any], override: str) -> str:
     block = config
     for depth, name in enumerate(names[:-1], start=1):
         inner = block.get(name)
-        # A block that is missing or null is created.
         if inner is None:
             inner = block[name] = {}
         if not isinstance(inner, dict):

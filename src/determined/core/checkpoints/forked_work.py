@@ -233,4 +233,5 @@ def _activity(pid: int) -> tuple[str, float]:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return "gone", 0.0
+    # User and system time in clock ticks: fields 14 and 15 of proc(5), counted from the state, which is field 3.
     return fields[0], float(fields[11]) + float(fields[12])

@@ -33,8 +33,7 @@ _CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata,
 def write_rows(database: Database, rows: Sequence[Row]) -> None:
     """Write rows inside the caller's transaction; see `Store.write`."""
     insert = database.insert
-    # First, because it locks the rows of trials in the order of their ids; later statements then wait for no other
-    # lock.
+    # First, because it locks the rows of trials in the order of their ids, as every transaction does.
     write_reports(database, rows)
     insert(_SAMPLES, _values(rows, MetricRow, _sample_values), "DO NOTHING")
     # DO NOTHING: a row that is written again must not make a checkpoint active that was deleted meanwhile.
