@@ -31,6 +31,7 @@ _EXPERIMENTS = """SELECT e.id, e.key, e.by_hand, e.program, e.name, e.descriptio
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
 LEFT JOIN queue q ON q.experiment_id = e.id"""
+# The requests that users make; "reconfigure" is a notice of a command to the runner.
 _REQUESTS = "('pause', 'activate', 'cancel', 'kill')"
 
 
@@ -163,6 +164,7 @@ class Overview:
         found = self._database.execute(
             "SELECT r.id, t.experiment_id, r.trial_id, r.kind, r.created FROM requests r "
             "JOIN trials t ON t.id = r.trial_id JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+            # A request that was made before the attempt began concerns an earlier one.
             "WHERE t.state IS NULL AND a.state = 'running' AND r.created >= a.started AND r.id IN "
             "(SELECT max(n.id) FROM requests n GROUP BY n.trial_id)"
         )
@@ -222,7 +224,9 @@ class Overview:
         group = ""
         while True:
             ((group,),) = self._database.execute(
-                "SELECT min(metric_group) FROM metrics WHERE trial_id = ? AND metric_group > ?", [trial_id, group]
+                # One step in the index for each group, where DISTINCT would read all reports.
+                "SELECT min(metric_group) FROM metrics WHERE trial_id = ? AND metric_group > ?",
+                [trial_id, group],
             )
             if group is None:
                 return found
@@ -268,6 +272,7 @@ class Overview:
             conditions.append("e.id = ?")
             values.append(experiment_id)
         if trial_ids is not None:
+            # `IN ()` is not valid SQL.
             conditions.append(f"t.id IN ({', '.join('?' * len(trial_ids))})" if trial_ids else "1 = 0")
             values += trial_ids
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""

@@ -86,6 +86,7 @@ class ReportReader:
             limits.append(last_step)
         after: tuple[object, ...] = ()
         while True:
+            # Keyset pagination: rows that are added or archived meanwhile do not shift the following pages.
             where = " AND ".join([*conditions, *(["(metric_group, step, rank) > (?, ?, ?)"] if after else [])])
             found = self._database.execute(
                 f"SELECT metric_group, {self._joined('step')}, {self._joined('rank')}, {self._joined('reported')}, "
@@ -99,6 +100,7 @@ class ReportReader:
             if sum(row[5] for row in found) < rows_per_page:
                 return
             group, steps, ranks, *_ = found[-1]
+            # Computed, because the database does not promise the order of the joined values.
             after = (group, *max(zip(map(int, steps.split(",")), map(int, ranks.split(",")), strict=True)))
 
     def _joined(self, column: str) -> str:

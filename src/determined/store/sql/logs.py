@@ -25,6 +25,7 @@ def read_logs(
         f"ORDER BY id {'' if tail is None else 'DESC'} {'' if most is None else 'LIMIT ?'}",
         values if most is None else [*values, most],
     )
+    # The last lines were read backwards.
     return [Log(*row) for row in (found if tail is None else reversed(found))]
 
 
