@@ -13,6 +13,7 @@ from types import FrameType
 
 from determined.errors import DeterminedError
 
+# Unlike SIGINT, they would end the process without clean-up: Python raises no exception for them.
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 _SECONDS_BETWEEN_UPDATES = 0.2  # more frequent updates would only flicker
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from determined.store.store import Store
 
 _PAGE = 1000  # lines per query, which bounds memory for logs of any length
+# Each poll is a query, and a line should appear without a visible delay.
 _POLLING_SECONDS = 0.5
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from determined.engines.local import LocalEngine
     from determined.experiment.runner.run import Ended
 
+# Characters. Nothing is lost, since the whole command is stored as the entrypoint.
 _LONGEST_NAME = 80
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Short compared with the restart of a server, and rare enough not to load one that is starting.
 _SECONDS_BETWEEN_TRIES = 0.5
 
 

@@ -7,6 +7,7 @@ import sys
 
 # None opens the C library that this process has loaded already.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+# From the headers of Linux, because Python has no names for them.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MADV_COLLAPSE = 25

@@ -26,6 +26,7 @@ from determined.engines.warm.client import WarmProcess, WarmProcessLost
 from determined.errors import EngineError
 from determined.plural import counted
 
+# As shells report it; exit codes of signals are converted in the same way.
 _KILLED = 128 + signal.SIGKILL
 # Polling interval for slots that are missing: a file lock that another process releases sends no notification.
 _SECONDS_BETWEEN_LOCK_ATTEMPTS = 0.25

@@ -15,6 +15,7 @@ import tempfile
 # Unix socket paths are limited to about 100 bytes, and the sockets of workers have longer names than this one
 # Measured in bytes, as the kernel does.
 _LONGEST_PATH = 80
+# Longer than any key of a job; the rest of a longer datagram is discarded.
 _MOST_BYTES = 4096
 
 

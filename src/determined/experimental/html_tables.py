@@ -10,6 +10,7 @@ Cells = dict[str, Any]  # name of a column to its value
 
 # More rows make a notebook slow, and are not read.
 _MOST_ROWS = 100
+# A longer text, such as a traceback, would push the other columns out of the page.
 _MOST_CHARACTERS = 200
 
 

@@ -121,6 +121,7 @@ class Trial:
 
     def get_experiment(self) -> Experiment:
         """Return the experiment of the trial."""
+        # That module imports this one.
         from determined.experimental.experiment import Experiment
 
         return Experiment(self._session, self._session.read(lambda store: store.experiments.get(self.experiment_id)))
@@ -256,6 +257,7 @@ class Trial:
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
         """Return one checkpoint: the latest, the best, or the one with an id."""
+        # Determined raised AssertionError in all three cases, and programs may catch it.
         if sum((latest, best, uuid is not None)) != 1:
             raise AssertionError("exactly one of latest, best and uuid must be given")
         if (sort_by is not None or smaller_is_better is not None) and not best:
@@ -286,10 +288,12 @@ class Trial:
 
         def request_kill(store: Store) -> None:
             trial = store.experiments.trial(self.id)
+            # A paused trial has no processes that could read a request.
             if trial.state == "PAUSED" and store.experiments.cancel_paused(trial.experiment_id, trial.id):
                 return
             if trial.ended is not None:
                 return
+            # A standalone trial has no runner: its own process reads the request.
             if store.experiments.get(trial.experiment_id).is_standalone:
                 store.add_request(trial.id, "kill")
             else:

@@ -21,6 +21,7 @@ Time = str | int | float | datetime
 
 # Bounds the memory for logs of any length.
 _PAGE = 1000
+# Each poll is a query, and a line should appear without a visible delay.
 _POLLING_SECONDS = 0.5
 
 

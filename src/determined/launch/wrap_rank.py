@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 _BLOCK = 64 * 1024  # the capacity of a pipe on Linux; a longer line is split
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+# The command has its own process group, so that signals to the group of this process do not reach it directly.
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _GRACE_SECONDS = 3.0  # between the forwarded signal and SIGKILL after the launcher has exited
 _PR_SET_PDEATHSIG = 1

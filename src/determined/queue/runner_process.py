@@ -17,6 +17,7 @@ from determined.queue.daemon_start import DET
 from determined.store.experiment_records import Experiment
 from determined.store.queue import Entry
 
+# More than one message has; longer data is read in several steps.
 _MOST_BYTES = 1 << 16
 _SECONDS_DEMAND_IS_KEPT = 3.0  # longer than the pause between two trials of a search
 # After a runner was killed, its warm process still has to kill the trials. Only then are the slots free.

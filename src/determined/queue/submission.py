@@ -27,6 +27,7 @@ from determined.store.store import Store
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_RELEASE_LEASE = 10.0
+# A user waits for the answer; a runner gives it within a second.
 _SECONDS_BETWEEN_POLLS = 0.1
 
 

@@ -31,6 +31,7 @@ def experiment_plain(row: Experiment) -> dict[str, Any]:
         "parent_id": row.parent_id,
         "archived": row.archived,
         "resource_pool": resource_pool(row),
+        # The key keeps its first name for the scripts that read it.
         "by_hand": row.is_standalone,
         "trial_count": row.trial_count,
         "seed": row.seed,

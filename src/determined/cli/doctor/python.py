@@ -10,6 +10,7 @@ from pathlib import Path
 
 from determined.cli.doctor.result import Result, ok, problem
 
+# As `requires-python` in pyproject.toml, which is not checked for a source tree on PYTHONPATH.
 _OLDEST = (3, 11)
 
 

@@ -50,6 +50,7 @@ def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Pa
     from determined.experiment.moving.archive_export import export_experiments
 
     experiments = expand("experiment", experiment_ids)
+    # At most five ids, because a file name is limited to 255 bytes.
     target = output or Path(f"experiment-{'-'.join(map(str, experiments[:5]))}.tar")
     with progress("files") as report, cleaning_up_on_signals():
         done = export_experiments(target, experiments, which=checkpoints, code=code, progress=report)

@@ -88,6 +88,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     """
     with opened_store() as store:
         each = StoredConfig(store.experiments.get(experiment_id).config).resources.slots
+        # Otherwise no trial could start any more.
         if slots < each:
             raise InvalidExperimentException(
                 f"resources.max_slots: expected at least slots_per_trial, which is {each}, got {slots}"
@@ -102,6 +103,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     complete=complete_experiments_that("are in the queue"),
     action="set the priority of {experiment_id:experiment}",
 )
+# The range of `resources.priority` in a configuration.
 @click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
 @with_json
 def priority(experiment_id: int, number: int, form: Form) -> None:

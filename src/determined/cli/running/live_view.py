@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from determined.experiment.runner.view import RungView, TrialView, View
 
 _BARS = "▁▂▃▄▅▆▇█"
+# Even in a lower terminal, since a view without any trial is useless.
 _FEWEST_ROWS = 3
 _BELOW = Text("")  # keeps the cursor on an empty line, where text printed after a SIGKILL then begins
 _SINGULAR = {"batches": "batch", "epochs": "epoch", "records": "record"}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from determined.store.records import StoredCheckpoint
     from determined.store.store import Store
 
+# The trials of a search often fail for one reason, and would fill the screen with it.
 _MOST_FAILURES = 5
 WITH_PROCESSES = ("RUNNING", "STOPPING")
 

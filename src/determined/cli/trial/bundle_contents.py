@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.store import Store
 
+# Bounds the memory for logs of any length.
 _PAGE = 1000
 # The newest part is enough for support, and a runner may write for months.
 _MOST_BYTES_OF_RUNNER_LOG = 4 * 2**20

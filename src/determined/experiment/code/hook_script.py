@@ -24,6 +24,7 @@ from determined.experiment.code.directories import HOOK
 
 # This many lines fit into an error message.
 _LAST_LINES = 20
+# How long a stop request may go unnoticed while the hook prints nothing.
 _SECONDS_BETWEEN_POLLS = 0.1
 # Set by every shell, so that their values say nothing about the hook.
 _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}

@@ -18,6 +18,7 @@ _CHECK = "determined.exec.check_entrypoint"
 _EXPLAINED = 3  # exit code of the check if its last line explains the failure
 # Importing a large framework from a cold disk can take minutes.
 _SECONDS = 300.0
+# A crash may print pages; its last lines name the error.
 _LINES = 15
 
 

@@ -32,6 +32,7 @@ HASHES = "hashes.json"
 MOST_MEMBERS = 500_000
 # This bounds the header and the hashes, which are read into memory; rows are read line by line.
 _LARGEST_JSON = 256 * 2**20
+# Bytes. Bounds the memory for files of any size.
 _CHUNK = 2**20
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from determined.stop_request import StopRequest
 
+# Ctrl-C, `kill` and a closed terminal. Each must pause, or work since the last checkpoint would be lost.
 _PAUSING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -22,6 +22,7 @@ from determined.store.records import Metric
 
 # Four frames a second look continuous; computing a view takes time from the runner.
 _SECONDS_BETWEEN_VIEWS = 0.25
+# Each note is a transaction, which competes with the reports of the trials.
 _SECONDS_BETWEEN_NOTES = 1.0
 _SHOWN = {
     None: "ACTIVE",

@@ -19,6 +19,7 @@ from determined.store.experiments import Experiments
 
 logger = logging.getLogger("determined.experiment")
 
+# Rare, because each read is a query per trial, and wake-ups usually come first.
 _SECONDS_BETWEEN_READS = 1.0
 
 

@@ -21,6 +21,7 @@ logger = logging.getLogger("determined.pytorch")
 
 FILE = "load_data.json"
 
+# A configuration that was replaced as a whole differs in every line.
 _MOST_SHOWN = 20
 _MISSING = "(not set)"
 # The default repr of an object contains its address, which differs in every process.

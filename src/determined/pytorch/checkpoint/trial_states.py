@@ -23,6 +23,7 @@ from determined.pytorch.ranks.data_parallel import bare
 
 logger = logging.getLogger("determined.pytorch")
 
+# A state may contain thousands of values of one kind.
 _MOST_SHOWN = 10
 # Parameters of lazy modules have no values before the first batch, and are ordinary parameters after it.
 _GET_VALUES_LATER = ("torch.nn.parameter.UninitializedParameter", "torch.nn.parameter.UninitializedBuffer")

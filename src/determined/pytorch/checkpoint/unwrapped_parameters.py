@@ -16,6 +16,7 @@ logger = logging.getLogger("determined.pytorch")
 
 KEY = "outside_parameters"  # in a checkpoint: for each optimizer, a list of group, position and value
 
+# A model may have thousands of parameters.
 _MOST_SHOWN = 10
 
 

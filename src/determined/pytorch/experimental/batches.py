@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, Sampler
 
 from determined.pytorch.samplers import adapt_batch_sampler
 
+# The default of torch.utils.data.DataLoader.
 _DEFAULT_BATCH_SIZE = 1
 
 

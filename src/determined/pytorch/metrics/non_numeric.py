@@ -22,6 +22,7 @@ class NonNumericWarnings:
 
     def check(self, columns: Columns, method: str) -> None:
         """Check the metrics that a method returned for several batches, one column per name."""
+        # Only the chief reports, so the other ranks would only repeat the warning.
         if not self._chief:
             return
         for name, column in columns.items():
@@ -46,6 +47,7 @@ class NonNumericWarnings:
         if (method, name) not in self._warned:
             self._warned.add((method, name))
             logger.warning(
+                # At most 60 characters of the value, which may be a large tensor.
                 "%s returned the metric %r as %s (%.60r), which is not a number: %s. Return a number, or use a custom "
                 "reducer (context.wrap_reducer).",
                 method,
@@ -60,4 +62,5 @@ def _is_number(value: Any) -> bool:
     """Return whether a value is a real number or an array with one element."""
     if isinstance(value, np.ndarray):
         return value.size == 1 and value.dtype.kind in "fiub"
+    # The complex types of numpy are np.number, too.
     return isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.store import Store
 
+# A search may have thousands; the last line of the table says how to list them all.
 _MOST_TRIALS = 10
 
 
