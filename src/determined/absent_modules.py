@@ -96,6 +96,7 @@ class ExplainingFinder:
     def find_spec(
         fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Raise ModuleNotFoundError with an explanation for a module of Determined that does not exist here."""
         # Every import that fails anywhere in the program passes here, so this test must be cheap.
         if fullname.partition(".")[0] not in ("determined", "determined_common"):
             return None

@@ -55,6 +55,7 @@ def refuse_while_importing(call: str) -> None:
 
 @contextlib.contextmanager
 def _refusing(refusal: Callable[[str], str]) -> Iterator[None]:
+    """Refuse the calls that open a run while the block runs, with the message that `refusal` returns."""
     token = _refusal.set(refusal)
     try:
         yield
@@ -170,6 +171,7 @@ def _lies_in(module: ModuleType, directory: Path) -> bool:
 
 
 def _package_paths(module: ModuleType) -> list[str]:
+    """Return the directories of a package; empty for a module that is none."""
     try:
         return list(getattr(module, "__path__", None) or [])
     except TypeError:  # modules with computed attributes may return anything

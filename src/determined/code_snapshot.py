@@ -74,6 +74,7 @@ class _Skipped:
         self.by_reason: dict[str, list[str]] = {}
 
     def add(self, reason: str, name: str) -> None:
+        """Record a file that was skipped."""
         self.by_reason.setdefault(reason, []).append(name)
 
     def __str__(self) -> str:
@@ -164,6 +165,7 @@ class _Snapshot:
         return sorted(found)
 
     def _in_time(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries; the time limit is checked before each of them."""
         for entry in entries:
             self._check_time()
             yield entry
@@ -186,6 +188,7 @@ class _Snapshot:
         return not any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS_OF_OTHER_THINGS)
 
     def _is_excluded(self, relative: str) -> bool:
+        """Return whether the rules or the ignore file exclude a path."""
         if self._is_left_out(relative):
             return True
         return self._ignored is not None and self._ignored.match_file(relative)
@@ -254,6 +257,7 @@ class _Snapshot:
         self._text_bytes += 0 if requested else written
 
     def _make_directories(self, relative: str) -> None:
+        """Create a directory of the snapshot and those above it, each once."""
         if relative and relative not in self._made:
             self._make_directories(os.path.dirname(relative))
             os.mkdir(os.path.join(self._target, relative), self._directory_mode)

@@ -10,6 +10,7 @@ class _ConsoleHandler(logging.Handler):
     """Prints warnings and errors to standard error, prefixed with their level, if the program has no log handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print a record on standard error, unless the program has configured logging itself."""
         # Asked for every record, because the program may configure logging later.
         if logging.root.handlers or sys.stderr is None:
             return  # the handlers of the program receive the record, too

@@ -56,6 +56,7 @@ def _checked_out(directory: Path) -> str | None:
 
 
 def _read(path: Path) -> str:
+    """Return the text of a file; raise ValueError if it is too large."""
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"{path} is too large")
     return path.read_text(encoding="utf-8")

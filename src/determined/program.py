@@ -155,6 +155,7 @@ def _is_worker_process() -> bool:
 
 
 def _parent_has(variable: str, value: str) -> bool:
+    """Return whether the parent process has an environment variable with this value."""
     try:
         environment = Path(f"/proc/{os.getppid()}/environ").read_bytes()
     except OSError:

@@ -39,6 +39,7 @@ def failures() -> list[str]:
 
 
 def _gloo() -> None:
+    """Check the options of the gloo backend."""
     from torch._C import _distributed_c10d as c10d
 
     module: Any = c10d
@@ -53,6 +54,7 @@ def _gloo() -> None:
 
 
 def _default_group() -> None:
+    """Check how the default process group is found."""
     import torch.distributed as dist
     from torch._C._distributed_c10d import HashStore
     from torch.distributed import distributed_c10d
@@ -69,6 +71,7 @@ def _default_group() -> None:
 
 
 def _data_parallel() -> None:
+    """Check the attributes of DistributedDataParallel in use."""
     import torch
 
     _default_group()
@@ -81,6 +84,7 @@ def _data_parallel() -> None:
 
 
 def _gradient_scaler() -> None:
+    """Check the attributes of the gradient scaler in use."""
     import torch
 
     scaler: Any = torch.amp.GradScaler("cpu", init_scale=8.0)
@@ -91,6 +95,7 @@ def _gradient_scaler() -> None:
 
 
 def _collating() -> None:
+    """Check how torch collates records into batches."""
     import torch
     from torch.utils.data._utils import collate
 
@@ -99,6 +104,7 @@ def _collating() -> None:
 
 
 def _loader_iterators() -> None:
+    """Check the iterators of the data loader in use."""
     from torch.utils.data import DataLoader, IterableDataset, dataloader
 
     class Numbers(IterableDataset[int]):
@@ -113,6 +119,7 @@ def _loader_iterators() -> None:
 
 
 def _storage_identity() -> None:
+    """Check how tensors are recognised that share memory."""
     import torch
 
     storage: Any = torch.ones(2).untyped_storage()
@@ -121,6 +128,7 @@ def _storage_identity() -> None:
 
 
 def _forked_cuda() -> None:
+    """Check how torch notices that CUDA was initialised before a fork."""
     import torch
 
     if torch.cuda._is_in_bad_fork():
@@ -128,12 +136,14 @@ def _forked_cuda() -> None:
 
 
 def _compile_times() -> None:
+    """Check how the time of compilations is read."""
     from torch._dynamo import utils
 
     _expect(utils, "dump_compile_times")
 
 
 def _state_dict_metadata() -> None:
+    """Check the metadata of state dicts."""
     import torch
 
     _expect(torch.nn.Linear(1, 1).state_dict(), "_metadata")

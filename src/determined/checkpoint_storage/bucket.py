@@ -79,6 +79,7 @@ class Bucket:
         self._call(lambda: self._store.put(key, file, chunk_size=part, max_concurrency=_PARTS_AT_ONCE))
 
     def put(self, key: str, content: bytes) -> None:
+        """Upload bytes as one object."""
         # Small contents take one request instead of the three of a multipart upload.
         self._call(lambda: self._store.put(key, content, use_multipart=False))
 

@@ -83,6 +83,7 @@ def _from_string(text: str) -> CheckpointStorage:
 
 
 def _from_file_uri(text: str, host: str, path: str) -> CheckpointStorage:
+    """Return the storage for a `file:` URI; raise ValueError for one with a host or a relative path."""
     if host:
         raise ValueError(f"checkpoint_storage {text!r}: a file: URI takes no host, got {host!r}")
     if not os.path.isabs(path):

@@ -253,6 +253,7 @@ class CloudStorage:
         return objects
 
     def _objects(self, checkpoint_id: str) -> dict[str, int]:
+        """Return the sizes of the objects of a checkpoint, by name."""
         return {
             entry.key.removeprefix(f"{checkpoint_id}/"): entry.size for entry in self._bucket.entries(checkpoint_id)
         }

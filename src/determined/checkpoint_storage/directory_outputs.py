@@ -121,6 +121,7 @@ class DirectoryOutputs:
                 shutil.rmtree(hidden)
 
     def _directory(self, output: str) -> Path:
+        """Return the directory of an output; raise ValueError if it is a link."""
         path = self._root / output_id(output)
         if path.is_symlink():
             raise ValueError(f"output {output} in {self._root} is a link: links are not followed")

@@ -22,6 +22,7 @@ def walk(root: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    """Yield each path below a directory and whether it is a directory; `around` detects links that lead in a circle."""
     # Sorted, so that manifests and listings are the same on every file system.
     for name in sorted(os.listdir(directory)):
         path = directory / name

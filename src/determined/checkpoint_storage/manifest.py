@@ -47,6 +47,7 @@ def origin(directory: Path, name: str) -> Any:
 
 
 def exists(directory: Path) -> bool:
+    """Return whether a directory contains a manifest."""
     return os.path.lexists(directory / MANIFEST_FILE)
 
 
@@ -109,6 +110,7 @@ def _damaged(name: str, what: str) -> InvalidCheckpointException:
 
 
 def _digest(file: Path) -> str:
+    """Return the hash of the content of a file."""
     digest = hashlib.sha256()
     # Unbuffered, because chunks of this size gain nothing from another copy.
     with open(file, "rb", buffering=0) as opened:

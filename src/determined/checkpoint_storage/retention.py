@@ -181,6 +181,7 @@ class Inspection:
         self._good: dict[str, bool] = {}
 
     def is_good(self, checkpoint: Candidate) -> bool:
+        """Return whether the files of a checkpoint are complete; each is checked once."""
         if checkpoint.checkpoint_id not in self._good:
             try:
                 verify(self._storage_for(checkpoint), checkpoint)
@@ -195,6 +196,7 @@ class Inspection:
         return self._good[checkpoint.checkpoint_id]
 
     def damaged(self) -> tuple[str, ...]:
+        """Return the ids of the checkpoints that were found damaged."""
         return tuple(name for name, good in self._good.items() if not good)
 
 

@@ -27,6 +27,7 @@ class Staging:
         self._own: dict[str, int | None] = {}  # descriptor of the lock; None on file systems without locks
 
     def path(self, checkpoint_id: str) -> Path:
+        """Return the hidden directory in which a checkpoint is written."""
         return self._root / (PREFIX + checkpoint_id)
 
     def create(self, checkpoint_id: str) -> Path:
@@ -83,6 +84,7 @@ class Staging:
                 os.close(lock)
 
     def _unlock(self, checkpoint_id: str) -> None:
+        """Release the lock of a checkpoint that is being written."""
         lock = self._own.pop(checkpoint_id, None)
         if lock is not None:
             os.close(lock)

@@ -68,6 +68,7 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
 
 
 def _fetch(bucket: Bucket, each: Download, start: int | None) -> None:
+    """Download an object, or the part of it that begins at `start`, into a file."""
     # "r+b", because other threads write their ranges of the same file.
     with open(each.file, "wb" if start is None else "r+b") as file:
         if start is None:

@@ -21,6 +21,7 @@ BucketName = Annotated[str, validators.matching(BUCKET_NAME.pattern, BUCKET_NAME
 
 
 def _prefix(value: Any) -> str:
+    """Return a prefix of objects; raise an error for one that leads out of itself."""
     if not isinstance(value, str) or ".." in value.split("/"):
         raise validators.refusal("a text without '..' as a part of the path")
     return value

@@ -84,6 +84,7 @@ class Power:
     bounds_are_values: bool = False  # the configuration gives the bounds as values, not as exponents
 
     def value(self, exponent: float) -> float:
+        """Return the base to the power of the exponent."""
         return float(self.base**exponent)
 
     def bounds(self) -> tuple[float, float]:
@@ -175,6 +176,7 @@ def _bounds(
 
 
 def _count(value: dict[str, Any], where: str) -> int | None:
+    """Return the number of grid points of a range; None if it has none."""
     count = value.get("count")
     if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
         raise InvalidConfigurationException(message=f"{where}.count: expected a whole number from 1 on, got {count!r}")
@@ -182,6 +184,7 @@ def _count(value: dict[str, Any], where: str) -> int | None:
 
 
 def _field(value: dict[str, Any], name: str, where: str) -> Any:
+    """Return a field of a range; raise an error that names the hyperparameter if it is missing."""
     # Null is the value of a constant, and a missing field everywhere else.
     if value.get(name) is None and not (name == "val" and "val" in value):
         raise InvalidConfigurationException(message=f"{where}: a hyperparameter of type {value['type']} needs {name}")

@@ -35,6 +35,7 @@ class _Copier:
         self._values = 0
 
     def copy(self, value: Any, path: Path) -> Any:
+        """Return a copy of a value as plain data, and record what cannot be copied."""
         self._values += 1
         if self._values > _MOST_VALUES:
             # Reported once, and the rest of the data is then skipped.
@@ -50,6 +51,7 @@ class _Copier:
         return self._single(value, path)
 
     def _entries(self, value: dict[Any, Any], path: Path) -> Iterator[tuple[str, Any]]:
+        """Yield the entries of a map with checked names."""
         seen: set[str] = set()
         for key, inner in value.items():
             # YAML reads unquoted digits as numbers, but JSON has only texts as names.
@@ -64,6 +66,7 @@ class _Copier:
             yield name, self.copy(inner, (*path, name))
 
     def _single(self, value: Any, path: Path) -> Any:
+        """Return a single value as plain data."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):

@@ -62,5 +62,6 @@ class RandomStream:
         return list(self._generator.getstate()[1])
 
     def restore(self, state: list[int]) -> None:
+        """Continue with a state that `state` returned."""
         # Version 3 is the format of the state since Python 3.2; None: no cached Gaussian number.
         self._generator.setstate((3, tuple(state), None))

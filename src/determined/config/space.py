@@ -22,6 +22,7 @@ Whole = Annotated[int, validators.whole(-(2**53), 2**53, expected="a whole numbe
 
 
 def _values(value: Any) -> list[Any]:
+    """Return the values of a categorical hyperparameter; raise an error for anything but a filled list."""
     if not isinstance(value, list) or not value:
         raise validators.refusal("a list of at least one value")
     return value

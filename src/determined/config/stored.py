@@ -167,11 +167,13 @@ class StoredConfig(_Block):
 
     @property
     def labels(self) -> list[str]:
+        """Return the labels; empty if the configuration has none."""
         found = self.plain.get("labels")
         return [str(label) for label in found] if isinstance(found, (list, tuple)) else []
 
     @property
     def log_policies(self) -> list[StoredLogPolicy]:
+        """Return the log policies; empty if the configuration has none."""
         found = self.plain.get("log_policies")
         return [StoredLogPolicy(policy) for policy in found] if isinstance(found, list) else []
 

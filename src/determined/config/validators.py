@@ -73,6 +73,7 @@ def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: floa
 
 
 def _bounds_in_words(minimum: float, maximum: float, above: float | None) -> str:
+    """Return the bounds of a number for a message."""
     if above is not None:
         return f" above {above:g}"
     if math.isinf(minimum):
@@ -81,6 +82,7 @@ def _bounds_in_words(minimum: float, maximum: float, above: float | None) -> str
 
 
 def _flag(value: Any) -> bool:
+    """Return a truth value; raise an error for anything else, such as a text."""
     if not isinstance(value, bool):
         hint = "YAML 1.2 knows only true and false" if value in ("yes", "no", "on", "off") else ""
         raise refusal("true or false", hint)
@@ -88,6 +90,7 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
+    """Return a text; raise an error for anything else."""
     if isinstance(value, (int, float)):
         raise refusal("a text", "put it in quotes")
     if not isinstance(value, str):
@@ -96,12 +99,14 @@ def _text(value: Any) -> str:
 
 
 def _filled_text(value: Any) -> str:
+    """Return a text that is not empty."""
     if not isinstance(value, str) or not value.strip():
         raise refusal("a text that is not empty", "put it in quotes" if isinstance(value, (int, float)) else "")
     return value
 
 
 def _absolute_path(value: Any) -> str:
+    """Return an absolute path; raise an error for anything else."""
     if not isinstance(value, str) or not value:
         raise refusal("an absolute path, as /data/checkpoints")
     if not os.path.isabs(value):

@@ -123,6 +123,7 @@ class LocalEngine:
         self._watched = file
 
     def unwatch(self) -> None:
+        """Stop waiting for the file descriptor that `watch` was called with."""
         if self._watched is not None:
             self._selector.unregister(self._watched)
             self._watched = None

@@ -47,6 +47,7 @@ class ExperimentFiles:
 
     @property
     def code(self) -> Path:
+        """Return the copy of the model directory."""
         return self.root / "code"
 
     @property
@@ -75,6 +76,7 @@ class ExperimentFiles:
             return None
 
     def work_dir(self, trial_id: int) -> Path:
+        """Return the working directory of a trial."""
         return self.root / "trials" / str(trial_id)
 
     def write_config(self, config: dict[str, Any], continuation: int | None = None) -> None:

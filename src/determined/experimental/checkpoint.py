@@ -264,6 +264,7 @@ class Checkpoint:
             raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")
 
     def _storage(self) -> CheckpointStorage:
+        """Return the storage that contains the files."""
         from determined.experiment.checkpoints.storage_lookup import storage_of
 
         return storage_of(self._experiment, self._row.storage)

@@ -92,6 +92,7 @@ class Experiment:
 
     @property
     def archived(self) -> bool:
+        """Whether lists leave the experiment out by default."""
         return self._row.archived
 
     @property
@@ -109,6 +110,7 @@ class Experiment:
 
     @property
     def notes(self) -> str:
+        """The notes, a free text."""
         return self._row.notes
 
     @property
@@ -137,10 +139,12 @@ class Experiment:
 
     @property
     def start_time(self) -> datetime | None:
+        """When the experiment was created."""
         return utc_datetime(self._row.created)
 
     @property
     def end_time(self) -> datetime | None:
+        """When the experiment ended; None before that."""
         return utc_datetime(self._row.ended)
 
     def get_config(self) -> dict[str, Any]:

@@ -72,6 +72,7 @@ def wait_for_end(session: Session, reload: Callable[[], Experiment], interval: f
 
 
 def _is_running_or_queued(session: Session, row: Experiment) -> bool:
+    """Return whether a process runs the experiment, or the queue will."""
     from determined.queue.liveness import is_running_or_queued
 
     return session.read(lambda store: is_running_or_queued(store, session.place, row))

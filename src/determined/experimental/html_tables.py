@@ -97,6 +97,7 @@ def _row(values: Sequence[Any], *, head: int = 0) -> str:
 
 
 def _escaped(value: Any) -> str:
+    """Return a value as HTML text."""
     from html import escape  # imported on use: only notebooks need it
 
     return escape(_text(value))

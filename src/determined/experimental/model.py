@@ -74,10 +74,12 @@ class _Registered:
 
     @property
     def creation_time(self) -> datetime | None:
+        """When the object was registered."""
         return utc_datetime(self._row.created)
 
     @property
     def last_updated_time(self) -> datetime | None:
+        """When the object was changed last."""
         return utc_datetime(self._row.updated)
 
     def set_notes(self, notes: str) -> None:
@@ -122,10 +124,12 @@ class ModelVersion(_Registered):
 
     @property
     def model_version(self) -> int:
+        """The number of the version, from 1 on."""
         return self._row.number
 
     @property
     def checkpoint(self) -> Checkpoint:
+        """The checkpoint that is registered as this version."""
         return read_checkpoint(self._session, self._row.checkpoint)
 
     def set_name(self, name: str) -> None:
@@ -170,6 +174,7 @@ class ModelVersion(_Registered):
         self._session.write(lambda store: store.registry.delete_version(self.model_id, self.model_version))
 
     def _edit(self, edit: Edit) -> None:
+        """Change the version in the store and in this object."""
         self._row = self._session.write(
             lambda store: store.registry.edit_version(self.model_id, self.model_version, edit)
         )
@@ -206,6 +211,7 @@ class Model(_Registered):
 
     @property
     def username(self) -> str:
+        """The user who created the model."""
         return self._row.owner
 
     @property
@@ -215,6 +221,7 @@ class Model(_Registered):
 
     @property
     def archived(self) -> bool:
+        """Whether lists leave the model out by default."""
         return self._row.archived
 
     def reload(self) -> None:

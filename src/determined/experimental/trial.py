@@ -104,10 +104,12 @@ class Trial:
 
     @property
     def start_time(self) -> datetime | None:
+        """When the trial was started; None before that."""
         return utc_datetime(self._row.started)
 
     @property
     def end_time(self) -> datetime | None:
+        """When the trial ended; None before that."""
         return utc_datetime(self._row.ended)
 
     @property

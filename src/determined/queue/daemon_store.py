@@ -75,6 +75,7 @@ class DaemonStore:
         self._file = _file_of(self._place)
 
     def _close(self) -> None:
+        """Close the connection if there is one."""
         if self._store is not None:
             self._store.close()
             self._store = None

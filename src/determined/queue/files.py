@@ -53,6 +53,7 @@ class QueueFiles:
 
     @property
     def log(self) -> Path:
+        """The log file of the daemon."""
         return self.directory / f"{self.name}.log"
 
 

@@ -62,6 +62,7 @@ def action_from_plain(plain: dict[str, Any]) -> Action:
 
 
 def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:
+    """Return the event or action that plain data describe; raise an error for an unknown kind."""
     fields = dict(plain)
     name = fields.pop(key, None)
     try:

@@ -23,9 +23,11 @@ class Rung:
         return len(self._numbers)
 
     def number_at(self, index: int) -> int:
+        """Return the number of the trial at a place of the ranking."""
         return self._numbers[index]
 
     def value_at(self, index: int) -> float:
+        """Return the metric of the trial at a place of the ranking."""
         return self._values[index]
 
     @property

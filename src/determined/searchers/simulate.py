@@ -93,6 +93,7 @@ class _Simulation:
         self.agenda: list[tuple[float, int]] = []
 
     def run(self) -> Trace:
+        """Simulate the search until it is finished, and return what happened."""
         self._obey(None, self.searcher.start())
         while not self.searcher.finished and self.searcher.failure is None:
             self._fill_slots()
@@ -108,6 +109,7 @@ class _Simulation:
         return self.trace
 
     def _fill_slots(self) -> None:
+        """Start waiting trials on free slots."""
         while len(self.running) < self.slots and (self.revived or self.new):
             number = (self.revived or self.new).pop(0)
             self.running.add(number)

@@ -34,7 +34,9 @@ class Outcome:
 class TrialSource(Protocol):
     """A source of trials for a search."""
 
-    def draw(self, number: int) -> Draw: ...
+    def draw(self, number: int) -> Draw:
+        """Return the hyperparameters and the seed of the trial with this number."""
+        ...
 
     def learn(self, number: int, outcome: Outcome) -> None:
         """Receive the outcome of a trial, for sources that learn from results."""
@@ -42,7 +44,9 @@ class TrialSource(Protocol):
 
     def state(self) -> dict[str, Any]: ...
 
-    def restore(self, state: dict[str, Any]) -> None: ...
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue with a state that `state` returned."""
+        ...
 
 
 def with_identity(hparams: dict[str, Any], stream: RandomStream) -> Draw:

@@ -76,7 +76,9 @@ class Sink(Protocol):
     def name(self) -> str: ...
 
     @property
-    def Settings(self) -> type[Any]: ...
+    def Settings(self) -> type[Any]:
+        """Return the class of the settings of this sink."""
+        ...
 
     @abstractmethod
     def open(self, begin: Begin) -> Known:

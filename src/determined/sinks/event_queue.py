@@ -57,6 +57,7 @@ class Backlog:
             self._changed.notify()
 
     def seconds_left(self) -> float:
+        """Return the time that is left to send the events after `close`."""
         return 0.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def next(self) -> list[Event] | None:
@@ -95,6 +96,7 @@ class Backlog:
             return self._dropped + self._in_hand + _reports(self._events)
 
     def _drop_oldest_report(self) -> bool:
+        """Drop the oldest report to make space; return whether there was one."""
         # From the front, where the oldest report is nearly always found at once.
         for position, event in enumerate(self._events):
             if isinstance(event, Report):
@@ -105,6 +107,7 @@ class Backlog:
         return False
 
     def _take(self) -> Event:
+        """Remove and return the oldest event."""
         event = self._events.popleft()
         self._bytes -= _size(event)
         return event

@@ -126,6 +126,7 @@ class MlflowSink(Sink):
             self._log(params=some)
 
     def _metrics(self, report: Report) -> list[Any]:
+        """Return the metrics of a report as objects of MLflow."""
         at = int(report.reported * 1000)  # MLflow takes milliseconds
         return [
             self._entities.Metric(_named(name), value, at, report.steps_completed)
@@ -133,6 +134,7 @@ class MlflowSink(Sink):
         ]
 
     def _log_tags(self, tags: dict[str, str]) -> None:
+        """Set tags of the run."""
         made = [self._entities.RunTag(_named(name), value[:_LONGEST_TAG]) for name, value in tags.items()]
         for some in _parts(made, _MOST_TAGS):
             self._log(tags=some)
@@ -148,6 +150,7 @@ def _parts(items: list[Any], longest: int) -> list[list[Any]]:
 
 
 def _references(events: Sequence[Report | CheckpointReference]) -> dict[str, str]:
+    """Return the checkpoints among the events as tags."""
     return {
         f"determined.checkpoint.{event.steps_completed}": f"{event.uuid} in {event.storage}"
         for event in events

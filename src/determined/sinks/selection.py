@@ -39,6 +39,7 @@ def chosen_sinks(block: Any, env: Mapping[str, str]) -> list[Sink]:
 
 
 def _is_installed(package: str) -> bool:
+    """Return whether a package can be imported, without importing it."""
     # Here: importing a client takes seconds, so only its presence is checked.
     from importlib.util import find_spec
 

@@ -75,6 +75,7 @@ class Sender:
             self._abandon()
 
     def _start(self) -> None:
+        """Start the thread; if that is impossible, disable the sink with a warning."""
         # A daemon, because a service that does not answer must not keep the program from exiting.
         thread = threading.Thread(target=self._run, name=f"determined-sink-{self._sink.name}", daemon=True)
         try:
@@ -103,6 +104,7 @@ class Sender:
     # The following methods run in the thread.
 
     def _run(self) -> None:
+        """Send events until the queue is closed or the sink is given up. Runs in the thread."""
         while (events := self._backlog.next()) is not None:
             if not self._deliver(events):
                 return

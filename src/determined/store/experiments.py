@@ -93,6 +93,7 @@ class Experiments:
             return write_change(self._database, lease.experiment_id, change)
 
     def get(self, experiment_id: int) -> Experiment:
+        """Return an experiment; raise NotFoundException if it does not exist."""
         found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
             raise self._no("experiment", experiment_id)

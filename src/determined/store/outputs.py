@@ -118,6 +118,7 @@ class Outputs:
         return [self._output(*row) for row in found]
 
     def _output(self, uuid: str, trial_id: int, storage: str, borrowed: int) -> Output:
+        """Return an output with its uploads."""
         uploads = self.all_uploads(trial_id)
         finished = tuple(upload for upload in uploads if upload.finished)
         return Output(uuid, trial_id, storage, bool(borrowed), finished, unfinished_replacements(uploads))

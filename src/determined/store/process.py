@@ -34,6 +34,7 @@ def is_running(process: Process) -> bool:
 
 
 def on_this_machine(process: Process) -> bool:
+    """Return whether a process belongs to this machine."""
     return process.host == socket.gethostname()
 
 

@@ -81,6 +81,7 @@ class Queue:
             return added
 
     def find(self, experiment_id: int) -> Entry | None:
+        """Return the entry of an experiment; None if it is not in the queue."""
         found = self._database.execute(f"{_ENTRIES} WHERE experiment_id = ?", [experiment_id])
         return Entry(*found[0]) if found else None
 

@@ -103,12 +103,14 @@ class Registry:
             return found
 
     def model(self, model_id: int) -> Model:
+        """Return a model by its id; raise NotFoundException if it does not exist."""
         found = self._database.execute(f"{_MODELS} WHERE m.id = ?", [model_id])
         if not found:
             raise NotFoundException.of("model", model_id)
         return _model(found[0])
 
     def find_model(self, name: str) -> Model | None:
+        """Return a model by its name, or None."""
         found = self._database.execute(f"{_MODELS} WHERE m.name = ?", [text(name)])
         return _model(found[0]) if found else None
 
@@ -117,6 +119,7 @@ class Registry:
         return [_model(row) for row in self._database.execute(f"{_MODELS} ORDER BY m.id")]
 
     def edit_model(self, model_id: int, edit: Edit) -> Model:
+        """Change a model and return it."""
         # Exclusive, because the metadata is read, merged and written back, and a new name must stay free until the
         # commit.
         with self._database.transaction(exclusive=True):
@@ -167,6 +170,7 @@ class Registry:
         return [_version(row) for row in found]
 
     def edit_version(self, model_id: int, number: int, edit: Edit) -> ModelVersion:
+        """Change a version of a model and return it."""
         # Exclusive, because the metadata is read, merged and written back.
         with self._database.transaction(exclusive=True):
             columns = _edited(edit, self._version(model_id, number).metadata)
@@ -174,6 +178,7 @@ class Registry:
             return self._version(model_id, number)
 
     def delete_version(self, model_id: int, number: int) -> None:
+        """Delete a version of a model; its checkpoint stays."""
         with self._database.transaction(exclusive=True):
             self._version(model_id, number)
             self._delete_versions("model_id = ? AND number = ?", [model_id, number])
@@ -189,6 +194,7 @@ class Registry:
         return {checkpoint_id for (checkpoint_id,) in found}
 
     def _version(self, model_id: int, number: int) -> ModelVersion:
+        """Return a version of a model; raise NotFoundException if it does not exist."""
         found = self._database.execute(f"{_VERSIONS} AND number = ?", [model_id, number])
         if not found:
             raise NotFoundException(f"Version {number} of model {self.model(model_id).name!r} not found.")
@@ -243,6 +249,7 @@ def _edited(edit: Edit, metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(row: Sequence[Any]) -> Model:
+    """Build a `Model` from a row."""
     model_id, name, description, notes, labels, metadata, owner, archived, created, updated, versions = row
     return Model(
         model_id,
@@ -260,6 +267,7 @@ def _model(row: Sequence[Any]) -> Model:
 
 
 def _version(row: Sequence[Any]) -> ModelVersion:
+    """Build a `ModelVersion` from a row."""
     model_id, number, checkpoint, name, notes, labels, metadata, created, updated = row
     return ModelVersion(
         model_id, number, checkpoint, name, notes, json.loads(labels), json.loads(metadata), created, updated

@@ -62,6 +62,7 @@ class Upkeep:
                     self._set(experiment_id, column, text(value))
 
     def set_labels(self, experiment_id: int, labels: Sequence[str]) -> None:
+        """Replace the labels of an experiment."""
         with self._database.transaction():
             self._lock(experiment_id)
             # `dict.fromkeys` removes duplicates and keeps the order in which the user gave the labels.
@@ -101,6 +102,7 @@ class Upkeep:
             self._set(experiment_id, "archived", int(archived))
 
     def checkpoint(self, checkpoint_id: str) -> StoredCheckpoint:
+        """Return a checkpoint; raise NotFoundException if it does not exist."""
         found = self._database.execute(
             f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} WHERE c.uuid = ?",
             [text(checkpoint_id)],
@@ -115,6 +117,7 @@ class Upkeep:
         return columns.checkpoint(found[0])
 
     def set_checkpoint_metadata(self, checkpoint_id: str, metadata: dict[str, Any]) -> None:
+        """Replace the metadata of a checkpoint."""
         with self._database.transaction():
             self.checkpoint(checkpoint_id)
             self._database.execute(
@@ -238,6 +241,7 @@ class Upkeep:
         self._database.execute(f"UPDATE experiments SET {column} = ? WHERE id = ?", [value, experiment_id])
 
     def _experiment(self, experiment_id: int) -> Experiment:
+        """Return an experiment; raise NotFoundException if it does not exist."""
         found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
             raise NotFoundException.of("experiment", experiment_id)

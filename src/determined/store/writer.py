@@ -193,6 +193,7 @@ class Writer(Generic[S]):
     # The following methods must be called with the lock held.
 
     def _enqueue(self, item: Row | _Question[S, Any]) -> None:
+        """Add an item to the queue, and start or wake the thread if necessary."""
         self._queue.append(item)
         self._handed += 1
         if self._thread is None:
@@ -282,11 +283,13 @@ class Writer(Generic[S]):
         return self._hurry or self._closing or len(self._queue) >= _MOST_ROWS // 2
 
     def _notify_progress(self, count: int) -> None:
+        """Count processed items and wake the threads that wait for them."""
         with self._lock:
             self._done += count
             self._progress.notify_all()
 
     def _write(self, rows: list[Row], store: S) -> None:
+        """Write rows, then call the check if there is one."""
         store.write(_without_old_statuses(rows))
         # Part of the retried action: the rows are written again with it, which changes nothing.
         if self._check is not None:
@@ -325,6 +328,7 @@ class Writer(Generic[S]):
         return min(self._patience, _SECONDS_ON_A_FULL_DISK) if isinstance(error, StoreFull) else self._patience
 
     def _seconds_to_next_watch(self) -> float | None:
+        """Return the time until the `watch` function is due; None if there is none."""
         if self._watch is None:
             return None
         return max(0.0, self._looked + _SECONDS_BETWEEN_POLLS - time.monotonic())

@@ -34,6 +34,7 @@ def _account_url(value: Any) -> str:
 
 
 def _connection_string(value: Any) -> str:
+    """Return a connection string; raise an error, without showing it, for an invalid one."""
     if not isinstance(value, str):
         raise refusal(CONNECTION_STRING)
     try:
@@ -44,6 +45,7 @@ def _connection_string(value: Any) -> str:
 
 
 def _credential(value: Any) -> str:
+    """Return an account key or a shared access signature; raise an error for anything else."""
     if not isinstance(value, str) or not ("sig=" in value or (value and is_account_key(value))):
         raise refusal("the key of the account, which is base64, or a shared access signature with sig=")
     return value

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def _endpoint(value: Any) -> str:
+    """Return the URL of an endpoint; raise an error for anything else."""
     if not isinstance(value, str) or not is_endpoint(value):
         without_scheme = isinstance(value, str) and "://" not in value and is_endpoint(f"https://{value}")
         raise validators.refusal(URL, f"write https://{value} or http://{value}" if without_scheme else "")

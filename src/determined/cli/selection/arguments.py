@@ -209,6 +209,7 @@ def _complete_state(context: click.Context, parameter: click.Parameter, incomple
 
 
 def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete names of experiments."""
     from determined.cli.selection.completion_items import experiment_names
 
     return experiment_names(context, parameter, incomplete)

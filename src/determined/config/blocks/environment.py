@@ -87,6 +87,7 @@ class Environment(Block):
 
 
 def _mount_point(value: Any) -> str:
+    """Return a mount point; raise an error for a path that cannot be one."""
     if not isinstance(value, str) or value in ("", "."):
         raise validators.refusal("a path, and not '.'")
     return value

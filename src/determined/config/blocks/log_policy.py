@@ -15,6 +15,7 @@ Action = Literal["cancel_retries", "exclude_node"]
 
 
 def _pattern(value: Any) -> str:
+    """Return a regular expression; raise an error for an invalid one."""
     if not isinstance(value, str):
         raise validators.refusal("a regular expression")
     try:

@@ -41,9 +41,11 @@ class _Notes:
     mistakes: list[Mistake]
 
     def refuse(self, path: str, message: str) -> None:
+        """Record a mistake."""
         self.mistakes.append(Mistake(path, None, message))
 
     def expected(self, path: str, expected: str, value: Any) -> None:
+        """Record a mistake that shows the value which was found."""
         self.refuse(path, f"expected {expected}, got {got(tuple(path.split('.')), value)}")
 
 

@@ -93,6 +93,7 @@ def _value(path: str, names: list[str], text: str) -> Any:
 
 
 def _bracketed(path: str, text: str) -> Any:
+    """Parse the value of an override that begins with a bracket, as YAML."""
     try:
         return parse_value(path, text)
     except InvalidExperimentConfig as error:

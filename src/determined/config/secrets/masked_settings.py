@@ -59,6 +59,7 @@ def with_variables(config: dict[str, Any], environment: Mapping[str, str]) -> di
 
 
 def _with_other_secrets(value: Any) -> Any:
+    """Return a value with another text in place of each mask."""
     if isinstance(value, Mapping):
         return {key: _with_other_secrets(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -67,6 +68,7 @@ def _with_other_secrets(value: Any) -> Any:
 
 
 def _masked(value: Any, masked_again: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each setting that contains a mask where masking puts one."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _masked(inner, masked_again[key], f"{name}.{key}".lstrip("."))

@@ -33,6 +33,7 @@ class Redaction:
         return mask_secrets(self._data_without_known(value))
 
     def _data_without_known(self, value: Any) -> Any:
+        """Return data without the known secrets."""
         if isinstance(value, dict):
             return {self._without_known(str(key)): self._data_without_known(inner) for key, inner in value.items()}
         if isinstance(value, (list, tuple)):

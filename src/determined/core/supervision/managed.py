@@ -96,6 +96,7 @@ class Managed:
         return math.inf if decision.goal is None else decision.goal
 
     def _decision(self, store: WorkerStore) -> Decision:
+        """Return the decision of the runner; raise StoreError if the trial was started again elsewhere."""
         decision = store.decision(self.trial_id)
         if decision.allocation != self.key:
             raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process must end")

@@ -60,9 +60,11 @@ class WarmProcess:
 
     @property
     def pid(self) -> int:
+        """Return the process id of the warm process."""
         return self._process.pid
 
     def fileno(self) -> int:
+        """Return the file descriptor of the connection, to wait for messages."""
         return self._connection.fileno()
 
     def start(

@@ -41,14 +41,17 @@ class HookEnvironment:
 
     @property
     def root(self) -> Path:
+        """Return the directory of the virtual environment."""
         return self.directory / "venv"
 
     @property
     def bin(self) -> Path:
+        """Return the directory of its programs."""
         return self.root / "bin"
 
     @property
     def python(self) -> Path:
+        """Return its interpreter."""
         return self.bin / "python"
 
     def variables(self, outer: Mapping[str, str]) -> dict[str, str]:

@@ -118,6 +118,7 @@ class _Change:
 
     @property
     def method(self) -> SearchMethod:
+        """Return the properties of the search method."""
         return search_method(self.before.searcher.name)
 
     @property

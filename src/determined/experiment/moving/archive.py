@@ -261,6 +261,7 @@ class _Hashed:
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
+        """Read bytes and add them to the hash."""
         chunk = self._file.read(size)
         self.digest.update(chunk)
         return chunk
@@ -274,6 +275,7 @@ class _Bounded:
         self._size = os.fstat(file.fileno()).st_size
 
     def read(self, size: int = -1) -> bytes:
+        """Read bytes up to the end of the member."""
         left = max(0, self._size - self._file.tell())
         return self._file.read(left if size < 0 else min(size, left))
 

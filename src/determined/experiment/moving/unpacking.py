@@ -30,6 +30,7 @@ class Unpacked:
 
     @property
     def rows(self) -> Path:
+        """Return the file with the exported rows."""
         return self.root / ROWS
 
 

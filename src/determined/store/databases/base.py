@@ -60,6 +60,7 @@ class Database(Protocol):
 
 
 def unavailable(place: str, error: BaseException | str) -> StoreUnavailable:
+    """Return the error for a store that cannot be reached at the moment."""
     return StoreUnavailable(f"the store {place} cannot be reached now: {error}")
 
 
@@ -69,4 +70,5 @@ def too_large(place: str) -> StoreError:
 
 
 def broken(place: str, error: BaseException | str) -> StoreError:
+    """Return the error for a store that cannot be used."""
     return StoreError(f"the store {place} cannot be used: {error}")

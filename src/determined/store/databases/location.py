@@ -30,6 +30,7 @@ def resolve(place: str | os.PathLike[str]) -> str:
 
 
 def is_postgres(place: str) -> bool:
+    """Return whether a store is a PostgreSQL database."""
     return place.startswith(_POSTGRES)
 
 

@@ -59,6 +59,7 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def _transaction(self, exclusive: bool) -> Iterator[None]:
+        """Run a transaction; with `exclusive` no other one runs at the same time."""
         self.execute("BEGIN")
         try:
             if exclusive:
@@ -104,6 +105,7 @@ class PostgresDatabase:
             self._disconnect()
 
     def _parse(self, url: str) -> dict[str, Any]:
+        """Return the connection parameters in a URL; raise StoreError for an invalid one."""
         try:
             found: dict[str, Any] = self._psycopg.conninfo.conninfo_to_dict(url)
         except self._psycopg.Error:
@@ -114,11 +116,13 @@ class PostgresDatabase:
         return {**_DEFAULTS, **found}
 
     def _connected(self) -> Any:
+        """Return the connection, opened if necessary."""
         if self._connection is None:
             self._connect()
         return self._connection
 
     def _connect(self) -> None:
+        """Open the connection and set it up."""
         connection = self._psycopg.connect(**self._parameters, autocommit=True)  # `transaction` sends BEGIN itself
         try:
             if self._read_only:
@@ -139,6 +143,7 @@ class PostgresDatabase:
         _open.add(connection)
 
     def _disconnect(self) -> None:
+        """Close the connection; the next query opens another."""
         if self._connection is not None:
             _open.discard(self._connection)
             self._connection.close()

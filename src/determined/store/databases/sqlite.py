@@ -123,6 +123,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        """Run a transaction, and roll it back if an exception leaves the block."""
         if self._read_only:
             raise self._cannot_be_written()
         # IMMEDIATE takes the write lock at once. A transaction that reads first and locks later could fail with

@@ -56,6 +56,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
+        """Return the names of the columns."""
         return [column.name for column in self.columns]
 
     def has(self, column: str) -> bool:

@@ -89,6 +89,7 @@ def _contents(directory: Path) -> Iterator[Content]:
 
 
 def _sizes_below(directory: str) -> Iterator[int]:
+    """Yield the sizes of the files below a directory."""
     for root, _, files in os.walk(directory):
         for file in files:
             yield _size(os.path.join(root, file))

@@ -155,6 +155,7 @@ def _wrong_best(database: Database) -> Iterator[Finding]:
 
 
 def _is_reported(best: float, metric: str, body: str) -> bool:
+    """Return whether a report contains the stored best value; also True if it cannot be parsed."""
     try:
         return finite_number(json.loads(body).get(metric)) == best
     except (ValueError, AttributeError):

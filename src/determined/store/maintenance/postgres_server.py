@@ -12,6 +12,7 @@ _OURS = "n.nspname = current_schema()"
 
 
 def version(database: Database) -> str:
+    """Return the version of the server."""
     ((found,),) = database.execute("SHOW server_version")
     return str(found)
 

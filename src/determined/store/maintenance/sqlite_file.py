@@ -137,6 +137,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _size(path: Path) -> int:
+    """Return the size of a file; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -67,6 +67,7 @@ def _checked(table: str, column: Column, value: Any) -> Any:
 
 
 def _checked_text(table: str, name: str, value: Any) -> str:
+    """Return a text that the column can store; raise an error for anything else."""
     if not isinstance(value, str):
         raise _Mistake(f"is not a text: {_shown(value)}")
     if len(value) > _LARGEST_TEXT:
@@ -110,6 +111,7 @@ def _check_paths(table: str, name: str, value: str) -> None:
 
 
 def _checked_real(name: str, value: Any) -> float:
+    """Return a number that the column can store; raise an error for anything else."""
     # A metric value may be NaN; a time may not, because nothing could sort or show it.
     if name not in _TIMES and isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]

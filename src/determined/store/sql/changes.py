@@ -164,6 +164,7 @@ def _write_request(database: Database, experiment_id: int, trial_id: int, kind: 
 
 
 def _write_experiment(database: Database, experiment_id: int, change: ExperimentChange) -> None:
+    """Write the changed columns of an experiment."""
     columns = _given(
         state=change.state,
         progress=change.progress,
@@ -180,6 +181,7 @@ def _write_experiment(database: Database, experiment_id: int, change: Experiment
 
 
 def _config_with_max_trials(database: Database, experiment_id: int, max_trials: int) -> str:
+    """Return the stored configuration with another number of trials, as JSON."""
     ((body,),) = database.execute("SELECT config FROM experiments WHERE id = ?", [experiment_id])
     # Merged into the stored configuration: a user may have changed other blocks since the runner read it.
     config = json.loads(body)
@@ -199,6 +201,7 @@ def _given(**columns: Any) -> dict[str, Any]:
 
 
 def _update(database: Database, table: str, row_id: int, columns: Mapping[str, Any]) -> None:
+    """Update the given columns of a row, if there are any."""
     if columns:
         assignments = ", ".join(f"{name} = ?" for name in columns)
         database.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", [*columns.values(), row_id])

@@ -19,6 +19,7 @@ VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND
 
 
 def metric(row: Sequence[Any]) -> Metric:
+    """Build a `Metric` from a row."""
     group, step, archived, body, attempt, sequence, reported, rank = row
     return Metric(group, step, json.loads(body), attempt, sequence, bool(archived), reported, rank)
 
@@ -39,11 +40,13 @@ def metrics(rows: Sequence[Sequence[Any]]) -> list[Metric]:
 
 
 def attempt(row: Sequence[Any]) -> Attempt:
+    """Build an `Attempt` from a row."""
     trial_id, number, start_step, host, pid, process_started, run_dir, state, *more = row
     return Attempt(trial_id, number, start_step, Process(host, pid, process_started), run_dir, state, *more)
 
 
 def checkpoint(row: Sequence[Any]) -> StoredCheckpoint:
+    """Build a `StoredCheckpoint` from a row."""
     checkpoint_id, trial_id, attempt, steps, metadata, resources, storage, state, reported, borrowed, validation = row
     return StoredCheckpoint(
         checkpoint_id,

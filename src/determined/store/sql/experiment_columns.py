@@ -93,6 +93,7 @@ def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
 
 
 def _experiment(row: Sequence[Any]) -> Experiment:
+    """Build an `Experiment` from a row."""
     values, more = _named(_EXPERIMENT, row)
     holder, (progress, reason, attempt_state, attempt_ended, *process) = leases.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])

@@ -83,6 +83,7 @@ COLUMNS = "l.token, l.heartbeat, l.host, l.pid, l.process_started, l.since"
 
 
 def _read(database: Database, experiment_id: int) -> _Row:
+    """Return the lease of an experiment; raise an error for a standalone run, which has none."""
     found = database.execute(f"SELECT {COLUMNS} FROM leases l WHERE l.experiment_id = ?", [experiment_id])
     if not found:
         if database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
@@ -121,6 +122,7 @@ def _take(database: Database, experiment_id: int, process: Process, seen: _Row) 
 
 
 def _held(experiment_id: int, holder: Holder) -> ExperimentHeld:
+    """Return the error for an experiment whose lease another process holds."""
     since = datetime.fromtimestamp(holder.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return ExperimentHeld(
         f"experiment {experiment_id} is being run by process {holder.process.pid} on host {holder.process.host} since "

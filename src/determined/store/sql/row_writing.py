@@ -111,6 +111,7 @@ def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequenc
 
 
 def _sample_values(row: MetricRow) -> Sequence[Any] | None:
+    """Return the values of a report without a step, which is a sample; None for other reports."""
     if row.steps_completed is not None:
         return None
     return row.trial_id, row.attempt, row.rank, row.sequence, text(row.group), row.body, row.reported
@@ -121,6 +122,7 @@ def _publishing_values(row: PublishingRow) -> Sequence[Any]:
 
 
 def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
+    """Return the values of the columns of a checkpoint."""
     return (
         row.checkpoint_id,
         row.trial_id,

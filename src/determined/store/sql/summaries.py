@@ -25,6 +25,7 @@ def summarize(reports: Iterable[Metric]) -> Summary:
 
 
 def _summary(values: list[Any]) -> dict[str, Any]:
+    """Return count, last value, and of numbers the minimum, maximum, mean and sum."""
     kind = _kind(values)
     summary: dict[str, Any] = {"count": len(values), "last": values[-1], "type": kind}
     if kind == "number":
@@ -52,6 +53,7 @@ def _kind(values: list[Any]) -> str:
 
 
 def _kind_of_one(value: Any) -> str:
+    """Return the type of a value, as the summary names it."""
     if isinstance(value, bool):  # before int, of which bool is a subclass
         return "boolean"
     if isinstance(value, (int, float)):

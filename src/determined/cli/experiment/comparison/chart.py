@@ -78,6 +78,7 @@ class _Axis:
 
     @classmethod
     def over(cls, values: Sequence[float], dots: int) -> _Axis:
+        """Return an axis from the smallest to the largest of the values."""
         return cls(min(values), max(values), dots)
 
     def dot(self, value: float) -> int:

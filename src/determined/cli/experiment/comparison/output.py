@@ -36,6 +36,7 @@ def comparison_text(found: Sequence[ComparisonEntry]) -> str:
 
 
 def all_columns(found: Sequence[ComparisonEntry]) -> list[Column]:
+    """Return the columns of the complete comparison: one for each entry."""
     return [Column("Part"), Column("Name"), Column("Differs"), *(Column(one.title) for one in found)]
 
 

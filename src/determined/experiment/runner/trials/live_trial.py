@@ -194,38 +194,47 @@ class LiveTrial:
 
     @property
     def goal(self) -> float | None:
+        """The time at which the trial waits for a decision; None if it runs to its own end."""
         return self._row.goal
 
     @property
     def source_checkpoint_id(self) -> str | None:
+        """The checkpoint that the trial starts from, if there is one."""
         return self._row.source_checkpoint_id
 
     @property
     def runs(self) -> int:
+        """The number of starts of its processes."""
         return self._row.runs
 
     @property
     def restarts(self) -> int:
+        """The number of starts after a failure."""
         return self._row.restarts
 
     @property
     def process(self) -> TrialProcess | None:
+        """The processes of the trial, until their exit is handled."""
         return self._process
 
     @property
     def failures(self) -> Failures:
+        """What is known about failures of its processes."""
         return self._failures
 
     @property
     def final_decision(self) -> FinalDecision | None:
+        """How the searcher has decided that the trial ends, if it has."""
         return self._decided.final
 
     @property
     def suspended(self) -> bool:
+        """Whether the searcher has paused the trial."""
         return self._decided.suspended
 
     @property
     def source_number(self) -> int | None:
+        """The number of the trial whose checkpoint this one starts from, if there is one."""
         return self._decided.source_number
 
     @property
@@ -235,6 +244,7 @@ class LiveTrial:
 
     @property
     def has_ended(self) -> bool:
+        """Whether the trial is in a terminal state."""
         return self.state in TRIAL_ENDED
 
     @property
