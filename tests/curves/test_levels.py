@@ -23,22 +23,23 @@ def _arrays(points: list[tuple[float, float]]) -> tuple[Floats, Floats]:
 
 def _assert_same(one: Level, other: Level) -> None:
     assert one.exponent == other.exponent
-    for name in ("buckets", "counts", "nans", "positive_infinities", "negative_infinities", "low_first"):
+    assert np.array_equal([one.last_x, one.last_value], [other.last_x, other.last_value], equal_nan=True)
+    for name in ("buckets", "counts", "nans", "positive_infinities", "negative_infinities"):
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
     for name in ("low", "high"):
         assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
 
 
 @given(_POINTS, _EXPONENTS)
-def test_a_bucket_has_the_extremes_of_its_points_in_their_order(
-    points: list[tuple[float, float]], exponent: int
-) -> None:
+def test_a_bucket_has_the_extremes_of_its_points(points: list[tuple[float, float]], exponent: int) -> None:
     level = build_level(*_arrays(points), exponent)
     expected: dict[int, list[float]] = {}
     for x, value in sorted(points, key=lambda point: point[0]):
         expected.setdefault(math.floor(x / 2.0**exponent), []).append(value)
     assert level.buckets.tolist() == sorted(expected)
     assert level.points == len(points)
+    last = next((point for point in reversed(points) if math.isfinite(point[1])), None)
+    assert last == (None if math.isnan(level.last_x) else (level.last_x, level.last_value))
     for place, bucket in enumerate(level.buckets.tolist()):
         values = expected[bucket]
         finite = [value for value in values if math.isfinite(value)]
@@ -50,7 +51,6 @@ def test_a_bucket_has_the_extremes_of_its_points_in_their_order(
             assert math.isnan(level.high[place])
         else:
             assert (level.low[place], level.high[place]) == (min(finite), max(finite))
-            assert level.low_first[place] == (finite.index(min(finite)) <= finite.index(max(finite)))
 
 
 @given(_POINTS, _EXPONENTS, st.integers(0, 12))
@@ -63,7 +63,6 @@ def test_a_coarser_level_is_that_of_the_points(points: list[tuple[float, float]]
 def test_joined_levels_are_that_of_all_points(
     points: list[tuple[float, float]], cut: int, exponent: int, more: int
 ) -> None:
-    points = sorted(points, key=lambda point: point[0])
     first, second = points[:cut], points[cut:]
     found = joined(build_level(*_arrays(first), exponent + more), build_level(*_arrays(second), exponent))
     _assert_same(found, build_level(*_arrays(points), exponent + more))

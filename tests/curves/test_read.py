@@ -65,7 +65,10 @@ def test_columns_are_the_reports(
     assert columns.keys() == expected.keys()
     for key, column in columns.items():
         numbers, others = expected[key]
-        assert column.steps.tolist() == [step for step, _ in numbers]
-        assert all(map(_same, column.values.tolist(), [value for _, value in numbers]))
-        assert len(column.values) == len(numbers) == len(column.times)
-        assert column.others == others
+        only_numbers = column.numbers()
+        assert only_numbers.steps.tolist() == [step for step, _ in numbers]
+        assert all(map(_same, only_numbers.values.tolist(), [value for _, value in numbers]))
+        assert len(only_numbers.values) == len(numbers) == len(only_numbers.times) == len(only_numbers.reported)
+        rest = zip(column.steps.tolist(), column.reported, strict=True)
+        assert [(step, value) for step, value in rest if number(value) is None] == others
+        assert len(column.steps) == len(column.times) == len(column.values) == len(numbers) + len(others)

@@ -1,4 +1,4 @@
-"""Statistics of metrics equal those of the reported values."""
+"""Statistics of metrics equal those of the reported values, as a whole and in parts."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.curves.read import read_columns
-from determined.curves.summary import summarize
-from determined.store.store import Store
-from tests.store.rows import begin, metric
+from determined.curves.summary import Statistics, joined_statistics, statistics_of, summarize
+from determined.store.records import Metric
 
 _LARGE = int(sys.float_info.max)
+_NUMBERS = st.one_of(st.floats(), st.integers(), st.sampled_from([_LARGE, -_LARGE, 10 * _LARGE, -10 * _LARGE]))
+_VALUES = st.one_of(_NUMBERS, st.booleans(), st.none(), st.text(max_size=2), st.lists(st.integers(), max_size=1))
 
 
-def _summary(store: Store, values: list[Any]) -> dict[str, Any]:
-    attempt = begin(store)
-    store.write([metric(attempt, "g", step, {"x": value}) for step, value in enumerate(values)])
-    return summarize(read_columns(store.reports.pages(attempt.trial_id)))["g"]["x"]
+def _summary(values: list[Any]) -> dict[str, Any]:
+    rows = [Metric("g", step, {"x": value}, 1, step, False, 0.0, 0) for step, value in enumerate(values)]
+    return summarize(rows)["g"]["x"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-@given(values=st.lists(st.one_of(st.floats(-1e6, 1e6), st.integers(-1000, 1000), st.just(math.nan)), min_size=1))
-def test_statistics_of_numbers(store: Store, values: list[float]) -> None:
-    summary = _summary(store, values)
+@given(st.lists(st.one_of(st.floats(-1e6, 1e6), st.integers(-1000, 1000), st.just(math.nan)), min_size=1))
+def test_statistics_of_numbers(values: list[float]) -> None:
+    summary = _summary(values)
     finite = [value for value in values if math.isfinite(value)]
     assert (summary["count"], summary["non_finite"]) == (len(values), len(values) - len(finite))
     if finite:
@@ -39,10 +37,34 @@ def test_statistics_of_numbers(store: Store, values: list[float]) -> None:
         assert all(isinstance(summary[name], int) for name in ("last", "min", "max", "sum"))
 
 
-def test_numbers_beyond_the_range_of_a_float(store: Store) -> None:
-    summary = _summary(store, [_LARGE, _LARGE, 10 * _LARGE, 0.5])
-    assert (summary["count"], summary["mean"], summary["non_finite"]) == (4, math.inf, 1)
+def test_integers_whose_sum_no_float_can_hold_are_added_to_floats() -> None:
+    summary = _summary([_LARGE, _LARGE, 0.5])
+    assert (summary["count"], summary["sum"], summary["mean"]) == (3, math.inf, math.inf)
     assert (summary["min"], summary["max"], summary["last"]) == (0.5, _LARGE, 0.5)
+    summary = _summary([_LARGE, _LARGE, 10 * _LARGE, 0.5])
+    assert (summary["count"], summary["mean"], summary["non_finite"]) == (4, math.inf, 1)
+
+
+@given(st.lists(_NUMBERS, min_size=1, max_size=6))
+def test_any_numbers_have_a_summary(values: list[float]) -> None:
+    summary = _summary(values)
+    assert summary["count"] == len(values)
+    assert isinstance(summary["mean"], float)
+
+
+@given(st.lists(_VALUES, min_size=1, max_size=8), st.integers(0, 8))
+def test_the_statistics_of_parts_are_those_of_the_whole(values: list[Any], cut: int) -> None:
+    parts = [statistics_of(part) if part else None for part in (values[:cut], values[cut:])]
+    joined, whole = joined_statistics(*parts), statistics_of(values)
+    assert joined is not None
+    assert _comparable(joined) == _comparable(whole)
+
+
+def _comparable(statistics: Statistics) -> list[str]:
+    # Sums of floats depend on the order; here only whether they are finite is compared.
+    total = statistics.total
+    finite = total is not None and abs(total) < 1e300
+    return [*map(repr, statistics._replace(total=None)), str(finite)]
 
 
 @pytest.mark.parametrize(
@@ -57,5 +79,5 @@ def test_numbers_beyond_the_range_of_a_float(store: Store) -> None:
         (["a", 1.5], "string"),
     ],
 )
-def test_other_values_have_a_type(store: Store, values: list[Any], kind: str) -> None:
-    assert _summary(store, values) == {"count": len(values), "last": values[-1], "type": kind}
+def test_other_values_have_a_type(values: list[Any], kind: str) -> None:
+    assert _summary(values) == {"count": len(values), "last": values[-1], "type": kind}

@@ -1,91 +1,118 @@
-"""Curves from the cache equal curves that are derived anew, whatever happened to the store in between."""
+"""Curves and statistics from the cache equal those that are derived anew, whatever happened to the store in between."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
+import sqlite3
 import stat
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from determined.curves import cache as cache_module
+from determined.curves.background import SummaryThread
 from determined.curves.cache import CurveCache
-from determined.curves.derive import AXES, Axis, Curve
+from determined.curves.derive import AXES, Axis
 from determined.curves.levels import Level
 from determined.curves.read import Key
-from determined.curves.thin import Points, draw
+from determined.curves.thin import Drawing
 from determined.curves.trials import CurveReader
-from determined.store.rows import BegunAttempt
+from determined.store.moving.exporting import export_store
+from determined.store.moving.importing import import_store
+from determined.store.open import open_store
+from determined.store.rows import BegunAttempt, EndRow
 from determined.store.store import Store
 from tests.store.rows import begin, metric
 
-KEY: Key = ("training", "loss")
+KEYS: list[Key] = [("training", "loss"), ("validation", "loss"), ("training", "note")]
+KEY = KEYS[0]
 
 # What can happen between two looks: a report of a rank at a step, or a restart at a step.
+_VALUES = st.one_of(st.floats(0, 1), st.sampled_from([float("nan"), float("inf"), float("-inf"), 7]))
 _REPORT = st.tuples(
     st.just("report"),
     st.sampled_from(["training", "validation"]),
     st.integers(0, 30),
     st.integers(0, 1),
-    st.floats(0, 1),
+    _VALUES,
+    st.integers(-5, 5),
 )
 _RESTART = st.tuples(st.just("restart"), st.integers(0, 30))
 _LOOK = st.tuples(st.just("look"))
 _HISTORY = st.lists(st.one_of(_REPORT, _REPORT, _RESTART, _LOOK), min_size=1, max_size=30)
 
 
-def _same(one: dict[int, dict[Key, Curve]], other: dict[int, dict[Key, Curve]]) -> None:
-    assert one.keys() == other.keys()
-    for trial_id, found in one.items():
-        # A metric whose reports were all archived may be left in the cache without a point.
-        filled = {key: curve for key, curve in found.items() if draw([curve]).curves[0].points}
-        expected = {key: curve for key, curve in other[trial_id].items() if draw([curve]).curves[0].points}
-        assert filled.keys() == expected.keys()
-        for key, curve in filled.items():
-            drawn, anew = draw([curve]), draw([expected[key]])
-            assert drawn.x.tolist() == anew.x.tolist()
-            assert np.array_equal(drawn.curves[0].values, anew.curves[0].values, equal_nan=True)
-            assert (drawn.curves[0].points, drawn.curves[0].marks) == (anew.curves[0].points, anew.curves[0].marks)
+_CLOCK = itertools.count(3000.0)
 
 
-def _without_cache(store: Store, directory: Path) -> CurveReader:
-    (directory / "a file").write_text("")
-    return CurveReader(store, CurveCache(directory / "a file" / "cache.sqlite"))  # cannot be created
+def _reader(store: Store, directory: Path) -> CurveReader:
+    return CurveReader(store, CurveCache(directory / "cache.sqlite"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+def _without_cache(store: Store) -> CurveReader:
+    return CurveReader(store, CurveCache(Path(os.devnull) / "cache.sqlite"))  # in memory, and empty
+
+
+def _plain(drawing: Drawing) -> object:
+    return [
+        drawing.width,
+        drawing.x.tolist(),
+        [(str(curve.low.tolist()), str(curve.high.tolist()), curve.marks, curve.points) for curve in drawing.curves],
+        [(curve.drawn, curve.last) for curve in drawing.curves],
+    ]
+
+
+def _assert_equal(cached: CurveReader, trial_id: int, axis: Axis) -> None:
+    """Everything is the same as if it were read for the first time."""
+    for key in KEYS:
+        anew = _without_cache(cached.store)
+        assert _plain(cached.drawing([trial_id], key, axis)) == _plain(anew.drawing([trial_id], key, axis))
+    expected = _without_cache(cached.store).summarize(trial_id)
+    if not cached.summaries([trial_id]).known:
+        cached.summarize(trial_id)
+    found = cached.summaries([trial_id])
+    assert found.pending == []
+    assert found.known[trial_id].keys() == expected.keys()
+    for key, statistics in expected.items():
+        same = found.known[trial_id][key]
+        assert repr(same._replace(total=None)) == repr(statistics._replace(total=None))
+        assert same.mean == pytest.approx(statistics.mean, nan_ok=True)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(history=_HISTORY, axis=st.sampled_from(AXES))
 def test_the_cache_is_never_stale(store: Store, tmp_path: Path, history: list[Any], axis: Axis) -> None:
     attempt = begin(store)
-    cached = CurveReader(store, CurveCache(tmp_path / "cache.sqlite"))
-    anew = _without_cache(store, tmp_path)
+    cached = _reader(store, tmp_path)
     for kind, *details in [*history, ("look",)]:
         if kind == "report":
-            group, step, rank, value = details
-            row = metric(attempt, group, step, {"loss": value, "epochs": step // 10})
-            store.write([row._replace(rank=rank, reported=2000.0 + step)])
+            group, step, rank, value, late = details
+            row = metric(attempt, group, step, {"loss": value, "epochs": step // 10, "note": "text" if late else value})
+            store.write([row._replace(rank=rank, reported=2000.0 + step + late)])
         elif kind == "restart":
             attempt = begin(store, previous=attempt, steps=details[0])
         else:
-            _same(cached.read([attempt.trial_id], axis), anew.read([attempt.trial_id], axis))
-            _same(cached.read([attempt.trial_id], axis, [KEY]), anew.read([attempt.trial_id], axis, [KEY]))
+            _assert_equal(cached, attempt.trial_id, axis)
     assert cached.cache.trouble is None
     cached.cache.close()
 
 
-def _trained(store: Store, steps: range, attempt: BegunAttempt | None = None) -> BegunAttempt:
+def _trained(store: Store, steps: range, attempt: BegunAttempt | None = None, factor: float = 1.0) -> BegunAttempt:
     attempt = attempt or begin(store)
-    store.write([metric(attempt, "training", step, {"loss": 1 / (1 + step)}) for step in steps])
+    rows = [metric(attempt, "training", step, {"loss": factor / (1 + step)}) for step in steps]
+    store.write([row._replace(reported=next(_CLOCK)) for row in rows])
     return attempt
 
 
 def test_a_running_trial_extends_its_entry(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = CurveReader(store, CurveCache(tmp_path / "cache.sqlite"))
+    reader = _reader(store, tmp_path)
     attempt = _trained(store, range(3000))
-    reader.read([attempt.trial_id], "batches")
+    reader.curves([attempt.trial_id], KEY)
     _trained(store, range(3000, 6000), attempt)
     read: list[int | None] = []
     pages = store.reports.pages
@@ -95,55 +122,199 @@ def test_a_running_trial_extends_its_entry(store: Store, tmp_path: Path, monkeyp
         return pages(trial_id, **options)
 
     monkeypatch.setattr(store.reports, "pages", noted)
-    curve = reader.read([attempt.trial_id], "batches")[attempt.trial_id][KEY]
-    assert read == [2999]
+    curve = reader.curves([attempt.trial_id], KEY)[attempt.trial_id]
+    assert read == [2998]
     assert isinstance(curve, Level)
     assert curve.points == 6000
     assert len(curve.buckets) <= 1024
     read.clear()
-    reader.read([attempt.trial_id], "batches")
+    reader.curves([attempt.trial_id], KEY)
+    assert reader.summaries([attempt.trial_id]).known[attempt.trial_id][KEY].points == 6000
     assert read == []
-    _same(
-        reader.read([attempt.trial_id], "batches"), _without_cache(store, tmp_path).read([attempt.trial_id], "batches")
-    )
+    _assert_equal(reader, attempt.trial_id, "batches")
 
 
-def test_a_zoom_reads_every_point(store: Store, tmp_path: Path) -> None:
-    reader = CurveReader(store, CurveCache(tmp_path / "cache.sqlite"))
+def test_a_zoom_draws_every_point_that_fits(store: Store, tmp_path: Path) -> None:
+    reader = _reader(store, tmp_path)
     attempt = _trained(store, range(3000))
-    found = reader.exact(attempt.trial_id, "batches", [KEY], 1000, 1010.5)[KEY]
-    assert found.x.tolist() == list(range(1000, 1011))
-    assert found.values.tolist() == [1 / (1 + step) for step in range(1000, 1011)]
+    short = _trained(store, range(1005))
+    drawing = reader.drawing([attempt.trial_id, short.trial_id], KEY, low=1000, high=1010.5)
+    assert drawing.width is None
+    assert drawing.x.tolist() == list(range(1000, 1011))
+    assert drawing.curves[0].high.tolist() == [1 / (1 + step) for step in range(1000, 1011)]
+    assert [(curve.points, curve.drawn) for curve in drawing.curves] == [(11, 11), (5, 5)]
+    assert drawing.curves[1].last == (1004.0, 1 / 1005)
+    whole = reader.drawing([attempt.trial_id, short.trial_id], KEY)
+    assert [curve.points for curve in whole.curves] == [3000, 1005]
+    assert all(curve.drawn <= 1000 for curve in whole.curves)
+
+
+def test_archived_points_are_drawn_on_request(store: Store, tmp_path: Path) -> None:
+    reader = _reader(store, tmp_path)
+    attempt = _trained(store, range(10))
+    begin(store, previous=attempt, steps=4)
+    assert reader.drawing([attempt.trial_id], KEY).x.tolist() == list(range(5))
+    assert reader.drawing([attempt.trial_id], KEY, archived=True).x.tolist() == list(range(10))
+    assert reader.drawing([attempt.trial_id], KEY).x.tolist() == list(range(5))
+
+
+def test_attempts_begin_at_a_place_of_each_axis(store: Store, tmp_path: Path) -> None:
+    reader = _reader(store, tmp_path)
+    first = begin(store)
+    store.write([metric(first, "training", step, {"loss": 1.0, "epochs": step / 2}) for step in range(10)])
+    begin(store, previous=first, steps=4)
+    assert reader.attempt_places(first.trial_id, "batches") == {1: 0.0, 2: 4.0}
+    assert reader.attempt_places(first.trial_id, "epochs") == {1: 0.0, 2: 2.0}
+    started = [attempt.started for attempt in store.attempts(first.trial_id)]
+    assert reader.attempt_places(first.trial_id, "time") == {1: 0.0, 2: started[1] - started[0]}
+
+
+def test_names_of_metrics(store: Store, tmp_path: Path) -> None:
+    reader = _reader(store, tmp_path)
+    assert reader.metric_names([1]) == {}
+    attempt = begin(store)
+    store.write([metric(attempt, "training", step, {"note": "text" if step else 1, "loss": 1}) for step in range(3)])
+    assert reader.metric_names([attempt.trial_id]) == {("training", "loss"): True, ("training", "note"): False}
+
+
+def test_samples_are_a_curve_over_time(store: Store, tmp_path: Path) -> None:
+    attempt = begin(store)
+    rows = [metric(attempt, "gpu", None, {"load": value})._replace(sequence=value) for value in (3, 1, 2)]
+    store.write([row._replace(reported=5000.0 + row.sequence) for row in rows])
+    reader = _reader(store, tmp_path)
+    (curve,) = reader.samples(attempt.trial_id, ("gpu", "load")).curves
+    assert curve.high.tolist() == [1, 2, 3]
+    assert reader.samples(attempt.trial_id, ("gpu", "nothing")).curves[0].points == 0
+
+
+def test_what_does_not_exist_is_empty(store: Store, tmp_path: Path) -> None:
+    reader = _reader(store, tmp_path)
+    attempt = _trained(store, range(3))
+    for key in (KEY, ("training", "missing")):
+        assert reader.drawing([99], key).curves[0].points == 0
+    assert reader.drawing([attempt.trial_id], ("other", "loss")).curves[0].points == 0
+    assert reader.drawing([], KEY).curves == []
+    assert (reader.summaries([99]).known, reader.summaries([99]).pending) == ({}, [])
+    assert reader.summarize(99) == {}
+
+
+def test_another_store_in_the_same_place(tmp_path: Path) -> None:
+    """A copy of a store that goes on separately, in the place of the original, and back again."""
+    place, copy = tmp_path / "store.sqlite", tmp_path / "copy.sqlite"
+    store = open_store(place)
+    attempt = _trained(store, range(5))
+    reader = _reader(store, tmp_path)
+    reader.curves([attempt.trial_id], KEY)
+    store.close()
+    shutil.copy(place, copy)
+    for content, last in ((place, 2.0), (copy, 3.0)):
+        store = open_store(content)
+        _trained(store, range(4, 6), attempt, factor=last)
+        store.close()
+    for content in (copy, place):
+        shown = tmp_path / "shown.sqlite"
+        shutil.copy(content, shown)  # keeps the inode of a file that exists
+        store = open_store(shown)
+        _assert_equal(_reader(store, tmp_path), attempt.trial_id, "batches")
+        store.close()
+
+
+def test_an_experiment_that_was_deleted_and_imported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export can be edited: the same trial may have other values."""
+    monkeypatch.setenv("DET_STORE", str(tmp_path / "store.sqlite"))
+    store = open_store()
+    attempt = _trained(store, range(5))
+    reader = _reader(store, tmp_path)
+    assert reader.drawing([attempt.trial_id], KEY).curves[0].points == 5
+    exported = export_store(tmp_path / "all.jsonl", "jsonl", None, lambda *numbers: None).path
+    exported.write_text(exported.read_text().replace("0.5", "0.25"))
+    store.write([EndRow(attempt.trial_id, 1, "completed", 7000.0, 1.0)])
+    store.upkeep.delete_experiment(store.runs()[0].experiment_id, None)
+    assert reader.drawing([attempt.trial_id], KEY).curves[0].points == 0
+    import_store(exported, lambda read: None)
+    (run,) = store.runs()
+    curve = reader.drawing([run.trial_id], KEY).curves[0]
+    assert curve.high.tolist()[:2] == [1.0, 0.25]
+    _assert_equal(reader, run.trial_id, "batches")
+    store.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000])
-def test_a_damaged_file_costs_no_curve(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_replaced(store: Store, tmp_path: Path, content: bytes) -> None:
     attempt = _trained(store, range(10))
     (tmp_path / "cache.sqlite").write_bytes(content)
-    reader = CurveReader(store, CurveCache(tmp_path / "cache.sqlite"))
-    for _ in range(2):
-        curve = reader.read([attempt.trial_id], "batches")[attempt.trial_id][KEY]
-        assert isinstance(curve, Points)
-        assert curve.x.tolist() == list(range(10))
-    assert (reader.cache.trouble is None) == (content == b"")
+    reader = _reader(store, tmp_path)
+    _assert_equal(reader, attempt.trial_id, "batches")
+    assert reader.cache.trouble is None
 
 
 def test_a_damaged_entry_is_derived_again(store: Store, tmp_path: Path) -> None:
-    import sqlite3
-
     attempt = _trained(store, range(10))
-    CurveReader(store, CurveCache(tmp_path / "cache.sqlite")).read([attempt.trial_id], "batches")
+    _reader(store, tmp_path).curves([attempt.trial_id], KEY)
     with sqlite3.connect(tmp_path / "cache.sqlite") as connection:
         connection.execute("UPDATE curves SET settled = substr(settled, 1, 20)")
-    reader = CurveReader(store, CurveCache(tmp_path / "cache.sqlite"))
-    curve = reader.read([attempt.trial_id], "batches")[attempt.trial_id][KEY]
-    assert isinstance(curve, Points)
-    assert curve.x.tolist() == list(range(10))
+    _assert_equal(_reader(store, tmp_path), attempt.trial_id, "batches")
+
+
+def test_a_file_that_was_deleted_is_created_again(store: Store, tmp_path: Path) -> None:
+    attempt = _trained(store, range(10))
+    reader = _reader(store, tmp_path)
+    _assert_equal(reader, attempt.trial_id, "batches")
+    (tmp_path / "cache.sqlite").unlink()
+    _assert_equal(reader, attempt.trial_id, "batches")
+    assert (tmp_path / "cache.sqlite").stat().st_size > 0
+
+
+def test_without_a_file_memory_is_used(store: Store) -> None:
+    attempt = _trained(store, range(10))
+    reader = _without_cache(store)
+    assert reader.summaries([attempt.trial_id]).pending == [attempt.trial_id]
+    reader.summarize(attempt.trial_id)
+    assert reader.summaries([attempt.trial_id]).known[attempt.trial_id][KEY].points == 10
+    assert "charts are not cached" in (reader.cache.trouble or "")
+
+
+def test_a_file_that_has_become_large_is_emptied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_MOST_BYTES", 200_000)
+    reader = _reader(store, tmp_path)
+    trials = [_trained(store, range(1000, 2500)).trial_id for _ in range(20)]
+    for _ in range(2):
+        for trial_id in trials:
+            assert reader.drawing([trial_id], KEY).curves[0].points == 1500
+    assert reader.cache.trouble is None
+    assert (tmp_path / "cache.sqlite").stat().st_size <= 200_000
 
 
 def test_the_file_belongs_to_its_owner(store: Store, tmp_path: Path) -> None:
     attempt = _trained(store, range(10))
-    CurveReader(store, CurveCache(tmp_path / "new" / "cache.sqlite")).read([attempt.trial_id], "batches")
+    _reader(store, tmp_path / "new").curves([attempt.trial_id], KEY)
     for name in os.listdir(tmp_path / "new"):
         assert stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_statistics_are_computed_in_the_background(place: str, store: Store, tmp_path: Path) -> None:
+    trials = [_trained(store, range(5)).trial_id for _ in range(3)]
+    reader = _reader(store, tmp_path)
+    assert reader.summaries(trials).pending == trials
+    thread = SummaryThread(lambda: open_store(place), reader.cache)
+    thread.start()
+    thread.ask(trials)
+    thread.wait()
+    assert reader.summaries(trials).pending == []
+    _trained(store, range(9))
+    assert reader.summaries(trials, [("other", "metric")]).known == {trial_id: {} for trial_id in trials}
+    thread.stop()
+
+
+def test_the_change_mark_changes_with_every_commit_of_others(place: str, store: Store) -> None:
+    watcher = open_store(place)
+    marks = [watcher.change_mark()]
+    assert watcher.change_mark() == marks[0]
+    attempt = begin(store)
+    marks.append(watcher.change_mark())
+    store.write([metric(attempt, "training", 1, {"loss": 1.0})])
+    marks.append(watcher.change_mark())
+    assert len(set(marks)) == 3
+    assert watcher.change_mark() == marks[-1]
+    watcher.close()

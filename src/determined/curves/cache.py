@@ -1,37 +1,55 @@
-"""A file with derived curves, so that a chart of finished trials does not read their reports again.
+"""A file with derived curves and statistics, so that a chart of finished trials does not read their reports again.
 
 The file can be deleted at any time. An entry is valid for one version of a trial's reports: the store changes the
 trial's stamps in the transaction that changes its reports, and a stamp never returns. A file that cannot be used
-(no space, no permission, damaged) costs time, never a result: `trouble` says what is wrong.
+(no space, no permission) is replaced by memory: `trouble` says what is wrong.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterable
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 from determined.curves.derive import Axis, Curve
 from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
+from determined.curves.summary import Statistics, joined_statistics
 from determined.curves.thin import Points
+from determined.paths import data_dir
 
 _VERSION = 1  # of the tables and of the encoding; a file of another version is emptied
-_MOST_BYTES = 2**28  # an emptied file is filled again within seconds
+_PAGE_BYTES = 4096
+_MOST_BYTES = 2**28  # then the file is emptied, and filled again within seconds
+_MOST_BYTES_IN_MEMORY = 2**26
 _BUSY_SECONDS = 2.0
+_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
+_SUMMARY = "summary"  # in the place of an axis: the version of a trial's statistics
+
+# A summary is found by metric: a table of runs shows few metrics of many trials.
 _TABLES = """
 CREATE TABLE trials (
-    store TEXT, trial INTEGER, axis TEXT, changes INTEGER, rewrites INTEGER, settled_step INTEGER,
+    store TEXT, trial INTEGER, axis TEXT, changes INTEGER, rewrites INTEGER, settled_step INTEGER, started REAL,
+    anchor_step INTEGER, anchor_time REAL,
     PRIMARY KEY (store, trial, axis)
 ) WITHOUT ROWID;
 CREATE TABLE curves (
-    store TEXT, trial INTEGER, axis TEXT, metric_group TEXT, name TEXT, settled BLOB, tail BLOB,
+    store TEXT, trial INTEGER, axis TEXT, metric_group TEXT, name TEXT, statistics TEXT, tail_statistics TEXT,
+    settled BLOB, tail BLOB,
     PRIMARY KEY (store, trial, axis, metric_group, name)
 ) WITHOUT ROWID;
+CREATE TABLE summaries (
+    store TEXT, metric_group TEXT, name TEXT, trial INTEGER, changes INTEGER, statistics TEXT,
+    PRIMARY KEY (store, metric_group, name, trial)
+) WITHOUT ROWID;
+CREATE INDEX summaries_by_trial ON summaries (store, trial);
 """
 
 
@@ -40,107 +58,192 @@ class Version:
     """A version of a trial's reports.
 
     `changes` is replaced with every change, `rewrites` only if reports before the last step have changed. Curves are
-    settled up to, but not including, `settled_step`: later reports can extend them, but not change them.
+    settled up to, but not including, `settled_step`: later reports can extend them, but not change them. `started` is
+    the beginning of the time axis. `anchor_step` is the last settled step that has reports, `anchor_time` the time of
+    the latest of them: by these it is noticed that a store was replaced by a copy that had continued separately.
     """
 
     changes: int
     rewrites: int
     settled_step: int
+    started: float
+    anchor_step: int
+    anchor_time: float
 
 
 @dataclass(frozen=True)
 class CachedCurve:
-    """A curve in two parts: what was settled when it was cached, and the points after that."""
+    """A curve in two parts: what was settled when it was cached, and the points after that. Both have statistics."""
 
     settled: Curve
+    statistics: Statistics | None  # None if nothing was settled
     tail: Points
+    tail_statistics: Statistics | None
+
+    @property
+    def all_statistics(self) -> Statistics | None:
+        """The statistics of both parts."""
+        return joined_statistics(self.statistics, self.tail_statistics)
+
+
+def default_path() -> Path:
+    """Return the file that the programs of this user share."""
+    return data_dir() / "curves.sqlite"
 
 
 class CurveCache:
-    """The cache file of curves. For one thread at a time."""
+    """The cache file of curves. Several threads may use it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._file: tuple[int, int] | None = None  # device and inode of the opened file; None for memory
         self._connection: sqlite3.Connection | None = None
+        self._lock = threading.RLock()
         self.trouble: str | None = None  # why the file is not used
 
-    def versions(self, store: str, trial_ids: Iterable[int], axis: Axis) -> dict[int, Version]:
-        """Return the cached versions of these trials' reports, by trial id."""
-        ids = list(trial_ids)
-        rows = self._execute(
-            f"SELECT trial, changes, rewrites, settled_step FROM trials WHERE store = ? AND axis = ? "
-            f"AND trial IN ({', '.join('?' * len(ids))})",
-            [store, axis, *ids],
+    def of_metric(
+        self, store: str, trial_ids: Sequence[int], axis: Axis, key: Key
+    ) -> dict[int, tuple[Version, CachedCurve | None]]:
+        """Return the cached curves of one metric by trial id, with their versions; None if a trial does not have it."""
+        # Version and curve in one statement: another process may replace an entry at any time.
+        rows = self._of_trials(
+            "SELECT t.trial, t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time, "
+            "c.statistics, c.tail_statistics, c.settled, c.tail "
+            "FROM trials t LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
+            "AND c.metric_group = ? AND c.name = ? WHERE t.store = ? AND t.axis = ?",
+            [*key, store, axis],
+            trial_ids,
         )
-        return {trial: Version(*more) for trial, *more in rows}
+        found = dict[int, tuple[Version, CachedCurve | None]]()
+        for trial_id, *rest in rows:
+            version, parts = Version(*rest[:6]), rest[6:]
+            curve = None if parts[2] is None else _decoded(*parts)
+            if curve is not None or parts[2] is None:  # what is damaged counts as not cached
+                found[trial_id] = version, curve
+        return found
 
-    def curves(
-        self, store: str, trial_id: int, axis: Axis, keys: Iterable[Key] | None
-    ) -> dict[Key, CachedCurve] | None:
-        """Return cached curves of a trial, those of some metrics or all; None if they cannot be read."""
-        select = "SELECT metric_group, name, settled, tail FROM curves WHERE store = ? AND trial = ? AND axis = ?"
+    def of_trial(self, store: str, trial_id: int, axis: Axis) -> tuple[Version, dict[Key, CachedCurve]] | None:
+        """Return all cached curves of a trial with their version; None if there are none, or one is damaged."""
+        rows = self._of_trials(
+            "SELECT t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time, "
+            "c.metric_group, c.name, c.statistics, c.tail_statistics, c.settled, c.tail "
+            "FROM trials t LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
+            "WHERE t.store = ? AND t.axis = ?",
+            [store, axis],
+            [trial_id],
+        )
+        found = {(row[6], row[7]): _decoded(*row[8:]) for row in rows if row[6] is not None}
+        whole = {key: curve for key, curve in found.items() if curve is not None}
+        return (Version(*rows[0][:6]), whole) if rows and len(whole) == len(found) else None
+
+    def summarized(self, store: str, trial_ids: Sequence[int]) -> dict[int, int]:
+        """Return the version of the reports, by trial id, for which the statistics of trials are cached."""
+        select = "SELECT t.trial, t.changes FROM trials t WHERE t.store = ? AND t.axis = ?"
+        return dict(self._of_trials(select, [store, _SUMMARY], trial_ids))
+
+    def summaries(
+        self, store: str, trial_ids: Sequence[int], keys: Sequence[Key] | None = None
+    ) -> Iterator[tuple[int, int, Key, Statistics]]:
+        """Yield trial id, version and statistics of each metric, or of some metrics, that are cached for trials."""
+        select = "SELECT t.trial, t.changes, t.metric_group, t.name, t.statistics FROM summaries t WHERE t.store = ?"
         if keys is None:
-            rows = self._execute(select, [store, trial_id, axis])
+            rows = self._of_trials(select, [store], trial_ids)
         else:
-            rows = [
-                row
-                for key in keys
-                for row in self._execute(f"{select} AND metric_group = ? AND name = ?", [store, trial_id, axis, *key])
-            ]
-        if self.trouble is not None:
-            return None
-        try:
-            return {
-                (group, name): CachedCurve(decode(settled), _points(decode(tail)))
-                for group, name, settled, tail in rows
-            }
-        except ValueError as error:
-            self._give_up(error)
-            return None
+            one_metric = f"{select} AND t.metric_group = ? AND t.name = ?"
+            rows = [row for key in keys for row in self._of_trials(one_metric, [store, *key], trial_ids)]
+        for trial, changes, group, name, statistics in rows:
+            yield trial, changes, (group, name), Statistics(*json.loads(statistics))
 
-    def write(self, store: str, trial_id: int, axis: Axis, version: Version, curves: dict[Key, CachedCurve]) -> None:
-        """Replace the entry of a trial."""
-        of_trial = (store, trial_id, axis)
-        connection = self._open()
-        if connection is None:
-            return
-        try:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("DELETE FROM curves WHERE store = ? AND trial = ? AND axis = ?", of_trial)
+    def write(
+        self,
+        store: str,
+        trial_id: int,
+        axis: Axis,
+        version: Version,
+        curves: dict[Key, CachedCurve],
+    ) -> None:
+        """Replace the entry of a trial for an axis, and its statistics."""
+        of_axis = (store, trial_id, axis)
+        of_curves = [
+            (
+                *of_axis,
+                *key,
+                _text(curve.statistics),
+                _text(curve.tail_statistics),
+                encode(curve.settled),
+                encode(curve.tail),
+            )
+            for key, curve in curves.items()
+        ]
+        of_summaries = [
+            (store, *key, trial_id, version.changes, _text(curve.all_statistics))
+            for key, curve in curves.items()
+            if curve.all_statistics is not None
+        ]
+        with self._opened() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM curves WHERE store = ? AND trial = ? AND axis = ?", of_axis)
+            connection.execute("DELETE FROM summaries WHERE store = ? AND trial = ?", (store, trial_id))
+            for part in (axis, _SUMMARY):
                 connection.execute(
-                    "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?)",
-                    (*of_trial, version.changes, version.rewrites, version.settled_step),
+                    "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (store, trial_id, part, *astuple(version)),
                 )
-                connection.executemany(
-                    "INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    [(*of_trial, *key, encode(curve.settled), encode(curve.tail)) for key, curve in curves.items()],
-                )
-        except (sqlite3.Error, OSError) as error:
-            self._give_up(error)
+            connection.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", of_curves)
+            connection.executemany("INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?)", of_summaries)
+            connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _of_trials(self, select: str, values: list[object], trial_ids: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return the rows of trials, few enough in each statement."""
+        return [
+            row
+            for start in range(0, len(trial_ids), _MOST_VALUES)
+            for chunk in [trial_ids[start : start + _MOST_VALUES]]
+            for row in self._execute(f"{select} AND t.trial IN ({', '.join('?' * len(chunk))})", [*values, *chunk])
+        ]
 
     def _execute(self, statement: str, values: list[object]) -> list[tuple[Any, ...]]:
-        connection = self._open()
-        if connection is None:
-            return []
-        try:
-            return connection.execute(statement, values).fetchall()
-        except (sqlite3.Error, OSError) as error:
-            self._give_up(error)
-            return []
+        found: list[tuple[Any, ...]] = []
+        with self._opened() as connection:
+            found += connection.execute(statement, values)
+        return found
 
-    def _open(self) -> sqlite3.Connection | None:
-        if self._connection is None and self.trouble is None:
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """Open the file and lock it against other threads. An error ends the block, and memory replaces the file."""
+        with self._lock:
+            connection = self._connect()
             try:
-                self._connection = _opened(self._path)
+                yield connection
+            except sqlite3.Error as error:
+                if connection.in_transaction:
+                    connection.rollback()
+                if "full" in str(error) and _is_large(connection):
+                    _empty(connection)
+                else:
+                    self._give_up(error)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._file is not None and _identity(self._path) != self._file:
+            self.close()  # another process has deleted the file, and may have created a new one
+        if self._connection is None:
+            try:
+                if self.trouble is None:
+                    self._connection = _opened_file(self._path)
+                    self._file = _identity(self._path)
             except (sqlite3.Error, OSError) as error:
                 self._give_up(error)
+            if self._connection is None:
+                self._file = None
+                self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                _set_up(self._connection, _MOST_BYTES_IN_MEMORY)
         return self._connection
 
     def _give_up(self, error: Exception) -> None:
@@ -148,33 +251,63 @@ class CurveCache:
         self.close()
 
 
-def _points(curve: Curve) -> Points:
-    if not isinstance(curve, Points):
-        raise ValueError("a level where points were expected")
-    return curve
+def _text(statistics: Statistics | None) -> str | None:
+    return None if statistics is None else json.dumps(statistics)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the file, created for its owner only; one of another version, damaged, or too large is replaced."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _MOST_BYTES:
-        _remove(path)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+def _decoded(*parts: Any) -> CachedCurve | None:
+    """Return a curve from the columns of the file, or None if it is damaged."""
+    statistics, tail_statistics, settled, tail = parts
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # What is lost in a power failure is derived again.
-        connection.execute("PRAGMA synchronous = OFF")
-        if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-            _create(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        points = decode(tail)
+        if not isinstance(points, Points):
+            return None
+        return CachedCurve(decode(settled), _statistics(statistics), points, _statistics(tail_statistics))
+    except (ValueError, TypeError):
+        return None
 
 
-def _create(connection: sqlite3.Connection) -> None:
+def _statistics(text: str | None) -> Statistics | None:
+    return None if text is None else Statistics(*json.loads(text))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _opened_file(path: Path) -> sqlite3.Connection:
+    """Open the file, created for its owner only. A damaged one is replaced."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for last in (False, True):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            _set_up(connection, _MOST_BYTES)
+        except sqlite3.OperationalError:
+            connection.close()
+            raise
+        except sqlite3.DatabaseError:
+            connection.close()
+            if last:
+                raise
+            path.unlink(missing_ok=True)
+        else:
+            return connection
+    raise AssertionError("one of two attempts returns or raises")
+
+
+def _set_up(connection: sqlite3.Connection, most_bytes: int) -> None:
     """Create the tables, in the place of those of another version. Another process may do the same."""
+    # What is lost in a power failure is derived again. The journal stays the default: in WAL mode the names of two more
+    # files would be shared with a file that replaces a deleted one.
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE_BYTES}")
+    if connection.execute("PRAGMA user_version").fetchone() == (_VERSION,):
+        return
     connection.execute("BEGIN EXCLUSIVE")
     if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -185,6 +318,13 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _remove(path: Path) -> None:
-    for name in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        name.unlink(missing_ok=True)
+def _is_large(connection: sqlite3.Connection) -> bool:
+    """Return whether the file has reached its maximum, so that not the disk is full."""
+    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
+    ((most,),) = connection.execute("PRAGMA max_page_count").fetchall()
+    return bool(pages > most // 2)
+
+
+def _empty(connection: sqlite3.Connection) -> None:
+    for table in ("summaries", "curves", "trials"):
+        connection.execute(f"DELETE FROM {table}")

@@ -15,7 +15,7 @@ AXES: tuple[Axis, ...] = ("batches", "epochs", "time")
 
 MOST_POINTS = 1000  # a longer curve is kept as a level
 _BUCKETS = 1024  # of a level: at least half as many, because widths are powers of two
-_EPOCHS = ("epochs", "epoch")  # metrics that give the epoch of a report, as in Determined
+EPOCHS = ("epochs", "epoch")  # metrics that give the epoch of a report, as in Determined
 
 Curve = Points | Level
 
@@ -28,7 +28,8 @@ def curves(columns: dict[Key, Column], axis: Axis, started: float) -> dict[Key, 
     `started` is the beginning of the time axis, which has seconds.
     """
     found = {}
-    for key, column in columns.items():
+    for key, each in columns.items():
+        column = each.numbers()
         if axis == "batches":
             found[key] = Points(column.steps.astype(np.float64), column.values)
         elif axis == "time":
@@ -64,7 +65,7 @@ def _exponent(level: Level) -> int:
 
 
 def _epochs(columns: dict[Key, Column], group: str) -> Column | None:
-    return next((columns[group, name] for name in _EPOCHS if (group, name) in columns), None)
+    return next((columns[group, name].numbers() for name in EPOCHS if (group, name) in columns), None)
 
 
 def _over_epochs(column: Column, epochs: Column | None) -> Points:

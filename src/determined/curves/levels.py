@@ -7,14 +7,14 @@ next. So a level can be computed from a finer one, levels of different curves ca
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 # The widths are 2**-40 to 2**62: a microsecond is wider than the former, and every 63-bit step fits into the latter.
 _NARROWEST, _WIDEST = -40, 62
@@ -24,19 +24,20 @@ _NARROWEST, _WIDEST = -40, 62
 class Level:
     """A curve in buckets of the width `2 ** exponent`: one entry for each bucket that has values, in order.
 
-    `low` and `high` are the extremes of the finite values, NaN where a bucket has none; `low_first` says which
-    one has the smaller x. Values that are not finite are counted by kind, so that a chart can mark them.
+    `low` and `high` are the extremes of the finite values, NaN where a bucket has none. Values that are not finite are
+    counted by kind, so that a chart can mark them. The last finite point is known exactly; it is NaN if there is none.
     """
 
     exponent: int
     buckets: Integers
     low: Floats
     high: Floats
-    low_first: Flags
     counts: Integers
     nans: Integers
     positive_infinities: Integers
     negative_infinities: Integers
+    last_x: float
+    last_value: float
 
     @property
     def width(self) -> float:
@@ -47,6 +48,9 @@ class Level:
     def points(self) -> int:
         """The number of values in all buckets."""
         return int(self.counts.sum())
+
+
+ARRAYS = ("buckets", "low", "high", "counts", "nans", "positive_infinities", "negative_infinities")
 
 
 def fitting_exponent(low: float, high: float, buckets: int) -> int:
@@ -67,22 +71,23 @@ def _first_guess(span: float, buckets: int) -> int:
 
 
 def build_level(x: Floats, values: Floats, exponent: int) -> Level:
-    """Return the level of the points (x, value), which are sorted by x first if they are not."""
-    if np.any(x[1:] < x[:-1]):
-        order = np.argsort(x, kind="stable")
-        x, values = x[order], values[order]
+    """Return the level of the points (x, value), which are in the order of their reports; x may go back."""
     finite = np.isfinite(values)
-    return _grouped(
+    last = np.flatnonzero(finite)[-1:]
+    numbers = np.where(finite, values, np.nan)
+    level = Level(
         exponent,
         np.floor(x / math.ldexp(1.0, exponent)).astype(np.int64),
-        np.where(finite, values, np.nan),
-        np.where(finite, values, np.nan),
-        np.ones(len(values), dtype=np.bool_),
+        numbers,
+        numbers,
         np.ones(len(values), dtype=np.int64),
         np.isnan(values).astype(np.int64),
         np.isposinf(values).astype(np.int64),
         np.isneginf(values).astype(np.int64),
+        float(x[last[0]]) if len(last) else math.nan,
+        float(values[last[0]]) if len(last) else math.nan,
     )
+    return _merged(level)
 
 
 def coarsened(level: Level, exponent: int) -> Level:
@@ -91,74 +96,44 @@ def coarsened(level: Level, exponent: int) -> Level:
         raise ValueError(f"a level of exponent {level.exponent} has no detail for {exponent}")
     if exponent == level.exponent:
         return level
-    return _grouped(
-        exponent,
-        level.buckets >> np.int64(exponent - level.exponent),
-        level.low,
-        level.high,
-        level.low_first,
-        level.counts,
-        level.nans,
-        level.positive_infinities,
-        level.negative_infinities,
-    )
+    buckets = level.buckets >> np.int64(exponent - level.exponent)
+    return _merged(replace(level, exponent=exponent, buckets=buckets))
+
+
+def clipped(level: Level, low: float, high: float) -> Level:
+    """Return the buckets that have a part between two places."""
+    first, last = math.floor(low / level.width), math.floor(high / level.width)
+    part = slice(*np.searchsorted(level.buckets, [first, last + 1]))
+    return _with(level, {name: getattr(level, name)[part] for name in ARRAYS})
 
 
 def joined(first: Level, second: Level) -> Level:
-    """Return the level of the points of both.
-
-    Where their ranges overlap, the points of `first` count as the earlier ones in `low_first`.
-    """
+    """Return the level of the points of both, of which those of `first` were reported earlier."""
     exponent = max(first.exponent, second.exponent)
     one, other = coarsened(first, exponent), coarsened(second, exponent)
-    return _grouped(
-        exponent,
-        np.concatenate([one.buckets, other.buckets]),
-        np.concatenate([one.low, other.low]),
-        np.concatenate([one.high, other.high]),
-        np.concatenate([one.low_first, other.low_first]),
-        np.concatenate([one.counts, other.counts]),
-        np.concatenate([one.nans, other.nans]),
-        np.concatenate([one.positive_infinities, other.positive_infinities]),
-        np.concatenate([one.negative_infinities, other.negative_infinities]),
+    later = one if math.isnan(other.last_x) else other
+    return _merged(_with(later, {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in ARRAYS}))
+
+
+def _merged(level: Level) -> Level:
+    """Return a level in which the entries of each bucket are one."""
+    if len(level.buckets) == 0:
+        return level
+    if np.any(level.buckets[1:] < level.buckets[:-1]):
+        order = np.argsort(level.buckets, kind="stable")
+        level = _with(level, {name: getattr(level, name)[order] for name in ARRAYS})
+    starts = np.flatnonzero(np.concatenate([[True], level.buckets[1:] != level.buckets[:-1]]))
+    return _with(
+        level,
+        {
+            "buckets": level.buckets[starts],
+            "low": np.fmin.reduceat(level.low, starts),
+            "high": np.fmax.reduceat(level.high, starts),
+            **{name: np.add.reduceat(getattr(level, name), starts) for name in ARRAYS[3:]},
+        },
     )
 
 
-def _grouped(
-    exponent: int,
-    buckets: Integers,
-    low: Floats,
-    high: Floats,
-    low_first: Flags,
-    counts: Integers,
-    nans: Integers,
-    positive_infinities: Integers,
-    negative_infinities: Integers,
-) -> Level:
-    """Merge the entries of each bucket, which are in the order of x."""
-    if len(buckets) == 0:
-        return Level(exponent, buckets, low, high, low_first, counts, nans, positive_infinities, negative_infinities)
-    if np.any(buckets[1:] < buckets[:-1]):
-        order = np.argsort(buckets, kind="stable")  # stable: the order within a bucket decides `low_first`
-        buckets, low, high, low_first = buckets[order], low[order], high[order], low_first[order]
-        counts, nans = counts[order], nans[order]
-        positive_infinities, negative_infinities = positive_infinities[order], negative_infinities[order]
-    starts = np.flatnonzero(np.concatenate([[True], buckets[1:] != buckets[:-1]]))
-    sizes = np.diff(np.concatenate([starts, [len(buckets)]]))
-    lowest, highest = np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)
-    # Where each extreme occurred first. Two extremes of one entry are in the order that the entry says.
-    places = np.arange(len(buckets))
-    first_low = np.minimum.reduceat(np.where(low == np.repeat(lowest, sizes), places, len(buckets)), starts)
-    first_high = np.minimum.reduceat(np.where(high == np.repeat(highest, sizes), places, len(buckets)), starts)
-    within = low_first[np.minimum(first_low, len(buckets) - 1)]
-    return Level(
-        exponent,
-        buckets[starts],
-        lowest,
-        highest,
-        np.where(np.isnan(lowest), True, np.where(first_low == first_high, within, first_low < first_high)),
-        np.add.reduceat(counts, starts),
-        np.add.reduceat(nans, starts),
-        np.add.reduceat(positive_infinities, starts),
-        np.add.reduceat(negative_infinities, starts),
-    )
+def _with(level: Level, arrays: dict[str, Any]) -> Level:
+    """Return a level with other arrays."""
+    return replace(level, **arrays)

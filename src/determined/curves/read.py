@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -28,24 +28,37 @@ Key = tuple[str, str]  # group and name of a metric
 
 @dataclass(frozen=True)
 class Column:
-    """The numbers that were reported for one metric, by step; of several ranks, those of the lowest.
-
-    `others` are the values that are no numbers (texts, truth values, lists), with their steps. `integers` says that all
-    numbers are integers, which are shown without a decimal point.
-    """
+    """What was reported for one metric, by step; of several ranks, the values of the lowest."""
 
     steps: Integers
     times: Floats
-    values: Floats
-    others: list[tuple[int, Any]] = field(default_factory=list)
-    integers: bool = False
+    reported: list[Any]
+    values: Floats  # the reported numbers; NaN for what is no number
+    numeric: NDArray[np.bool_] | None  # which of them are numbers; None if all are
 
-    def as_reported(self, value: float) -> float | int:
-        """Return a value as an integer if the metric has only integers."""
-        return int(value) if self.integers and math.isfinite(value) else value
+    def part(self, first_step: int | None = None, before: int | None = None) -> Column:
+        """Return the reports from one step to another, which is not included."""
+        low = 0 if first_step is None else int(np.searchsorted(self.steps, first_step))
+        high = len(self.steps) if before is None else int(np.searchsorted(self.steps, before))
+        chosen = slice(low, high)
+        return Column(
+            self.steps[chosen],
+            self.times[chosen],
+            self.reported[chosen],
+            self.values[chosen],
+            None if self.numeric is None else self.numeric[chosen],
+        )
+
+    def numbers(self) -> Column:
+        """Return the reports whose values are numbers."""
+        if self.numeric is None:
+            return self
+        chosen = np.flatnonzero(self.numeric)
+        reported = [self.reported[place] for place in chosen]
+        return Column(self.steps[chosen], self.times[chosen], reported, self.values[chosen], None)
 
 
-def read_columns(pages: Iterator[ReportTexts]) -> dict[Key, Column]:
+def read_columns(pages: Iterable[ReportTexts]) -> dict[Key, Column]:
     """Return the column of each metric; groups are sorted, and names are in the order of their first report."""
     groups: dict[str, list[_Page]] = {}
     for page in pages:
@@ -61,8 +74,6 @@ class _Page:
     ranks: Integers
     times: Floats
     bodies: list[dict[str, Any]]
-    # Names and a row of values for each report, if all reports have the same names and only numbers.
-    matrix: tuple[tuple[str, ...], NDArray[Any]] | None
 
 
 def _parsed(page: ReportTexts) -> _Page:
@@ -74,10 +85,7 @@ def _parsed(page: ReportTexts) -> _Page:
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
         steps, ranks, times, bodies = steps[order], ranks[order], times[order], [bodies[place] for place in order]
-    # Truth values would become numbers in an array. With the colon, a metric called "true_positives" is none.
-    booleans = any(text in page.bodies for text in (": true", ":true", ": false", ":false"))
-    matrix = None if booleans else _matrix(bodies)
-    return _Page(steps, ranks, times, bodies, matrix)
+    return _Page(steps, ranks, times, bodies)
 
 
 def _loads(bodies: str) -> list[dict[str, Any]]:
@@ -88,79 +96,33 @@ def _loads(bodies: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", json.loads(bodies))
 
 
-def _matrix(bodies: list[dict[str, Any]]) -> tuple[tuple[str, ...], NDArray[Any]] | None:
-    """Return the common names of the reports and an array of their values, or None if they are not all numbers."""
-    names = tuple(bodies[0])
-    if not names or any(tuple(body) != names for body in bodies):
-        return None
-    try:
-        values = np.array([list(body.values()) for body in bodies])
-    except (ValueError, OverflowError):  # a list, or an integer beyond the range of a float
-        return None
-    return (names, values) if values.ndim == 2 and values.dtype.kind in "if" else None
-
-
 def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
     """Return the columns of one group."""
-    if all(page.matrix is not None and not page.ranks.any() for page in pages):
-        matrices = [page.matrix for page in pages if page.matrix is not None]
-        if all(names == matrices[0][0] for names, _ in matrices):
-            steps, times = (
-                np.concatenate([page.steps for page in pages]),
-                np.concatenate([page.times for page in pages]),
-            )
-            values = np.concatenate([matrix for _, matrix in matrices]).astype(np.float64)
-            # A matrix of floats can have columns of integers.
-            first = pages[0].bodies[0]
-            return {
-                name: Column(
-                    steps,
-                    times,
-                    np.ascontiguousarray(values[:, place]),
-                    integers=isinstance(first[name], int)
-                    and all(isinstance(body[name], int) for page in pages for body in page.bodies),
-                )
-                for place, name in enumerate(matrices[0][0])
-            }
-    collected: dict[str, _Collected] = {}
-    for page in pages:
-        for step, time, body in zip(page.steps.tolist(), page.times.tolist(), page.bodies, strict=True):
-            for name, value in body.items():
-                if name not in collected:
-                    collected[name] = _Collected()
-                collected[name].add(step, time, value)
-    return {name: found.column() for name, found in collected.items()}
+    steps, times = np.concatenate([page.steps for page in pages]), np.concatenate([page.times for page in pages])
+    bodies = list(chain.from_iterable(page.bodies for page in pages))
+    names = list(bodies[0])
+    # Usually every report has the same metrics, and only one rank reports: then a column is one list.
+    if not any(page.ranks.any() for page in pages) and set(map(len, bodies)) == {len(names)}:
+        with contextlib.suppress(KeyError):
+            return {name: _column(steps, times, [body[name] for body in bodies]) for name in names}
+    places: dict[str, list[int]] = {}
+    last_step: dict[str, int] = {}
+    for place, (step, body) in enumerate(zip(steps.tolist(), bodies, strict=True)):
+        for name in body:
+            if last_step.get(name) != step:  # reports of one step come in the order of ranks; the first counts
+                last_step[name] = step
+                places.setdefault(name, []).append(place)
+    return {
+        name: _column(steps[chosen], times[chosen], [bodies[place][name] for place in chosen])
+        for name, chosen in places.items()
+    }
 
 
-class _Collected:
-    """The values of one metric, report by report. Reports of one step come in the order of ranks; the first counts."""
-
-    def __init__(self) -> None:
-        self._last_step = -1
-        self._steps: list[int] = []
-        self._times: list[float] = []
-        self._values: list[float] = []
-        self._others: list[tuple[int, Any]] = []
-        self._integers = True
-
-    def add(self, step: int, time: float, value: Any) -> None:
-        if step == self._last_step:
-            return
-        self._last_step = step
-        found = number(value)
-        if found is None:
-            self._others.append((step, value))
-        else:
-            self._steps.append(step)
-            self._times.append(time)
-            self._values.append(found)
-            self._integers &= isinstance(value, int)
-
-    def column(self) -> Column:
-        return Column(
-            np.array(self._steps, dtype=np.int64),
-            np.array(self._times, dtype=np.float64),
-            np.array(self._values, dtype=np.float64),
-            self._others,
-            self._integers,
-        )
+def _column(steps: Integers, times: Floats, reported: list[Any]) -> Column:
+    if set(map(type, reported)) <= {int, float}:
+        with contextlib.suppress(OverflowError):  # an integer beyond the range of a float
+            return Column(steps, times, reported, np.array(reported, dtype=np.float64), None)
+    numbers = [number(value) for value in reported]
+    values = np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
+    numeric = np.array([value is not None for value in numbers], dtype=np.bool_)
+    return Column(steps, times, reported, values, None if numeric.all() else numeric)

@@ -1,62 +1,118 @@
-"""Statistics of a metric: count, last, smallest, largest and mean value, and how many values are not finite."""
+"""Statistics of a metric: count, last, smallest, largest and mean value, and how many values are not finite.
+
+Does not import numpy, which takes longer than to summarize the reports of most trials.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from determined.curves.read import Column, Key
+from determined.config.metric_values import is_finite, number
+from determined.store.records import Metric
 
 Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 
 
-def summarize(columns: dict[Key, Column]) -> Summary:
-    """Return the statistics of each metric by group and name.
+class Statistics(NamedTuple):
+    """The statistics of some values. Those of more values follow from those of two parts.
 
-    The smallest and the largest value are finite, if any value is. A metric with other values than numbers has a count,
-    a last value and a type only; the type is "string" if they differ.
+    `points` is the number of values, `kind` their common JSON type, "string" if they differ. Only numbers have a sum;
+    `low` and `high` are the extremes of the finite ones, None if there are none.
     """
-    found: Summary = {}
-    for (group, name), column in columns.items():
-        found.setdefault(group, {})[name] = _of_others(column) if column.others else _of_numbers(column)
-    return found
+
+    points: int
+    last: Any
+    kind: str
+    total: float | None = None
+    low: float | None = None
+    high: float | None = None
+    non_finite: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the statistics as commands and the SDK show them."""
+        shown = {"count": self.points, "last": self.last, "type": self.kind}
+        if self.total is None:
+            return shown
+        last = self.last if is_finite(self.last) else number(self.last)
+        return {
+            **shown,
+            "sum": self.total,
+            "mean": self.mean,
+            "min": last if self.low is None else self.low,
+            "max": last if self.high is None else self.high,
+            "non_finite": self.non_finite,
+        }
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the values; None if they are not numbers."""
+        return None if self.total is None else (number(self.total) or 0.0) / self.points
 
 
-def _of_numbers(column: Column) -> dict[str, Any]:
-    values = column.values
-    finite = values[np.isfinite(values)]
-    with np.errstate(over="ignore", invalid="ignore"):  # a sum beyond the range of a float is infinite, not an error
-        total = float(values.sum())
-    last = float(values[-1])
+def statistics_of(values: Sequence[Any]) -> Statistics:
+    """Return the statistics of values, of which there is at least one, in the order of their reports."""
+    kinds = {_KINDS.get(kind, "string") for kind in set(map(type, values))}
+    if kinds != {"number"}:
+        return Statistics(len(values), values[-1], kinds.pop() if len(kinds) == 1 else "string")
+    try:
+        total = sum(values)
+        if math.isfinite(total):  # then all values are
+            return Statistics(len(values), values[-1], "number", total, min(values), max(values))
+    except OverflowError:  # an integer, or a partial sum of integers, is beyond the range of a float
+        total = _total([number(value) or 0.0 for value in values])
+    finite = [value for value in values if is_finite(value)]
+    low, high = (min(finite), max(finite)) if finite else (None, None)
+    return Statistics(len(values), values[-1], "number", total, low, high, len(values) - len(finite))
+
+
+def joined_statistics(first: Statistics | None, second: Statistics | None) -> Statistics | None:
+    """Return the statistics of the values of both, of which those of `second` were reported later; None if none."""
+    if first is None or second is None:
+        return first or second
+    points = first.points + second.points
+    if first.total is None or second.total is None:
+        return Statistics(points, second.last, first.kind if first.kind == second.kind else "string")
+    lows = [low for low in (first.low, second.low) if low is not None]
+    highs = [high for high in (first.high, second.high) if high is not None]
+    return Statistics(
+        points,
+        second.last,
+        "number",
+        _total([first.total, second.total]),
+        min(lows, default=None),
+        max(highs, default=None),
+        first.non_finite + second.non_finite,
+    )
+
+
+def summarize(reports: Iterable[Metric]) -> Summary:
+    """Return the statistics of each metric by group and name."""
+    values: dict[str, dict[str, list[Any]]] = {}
+    for row in sorted(reports, key=lambda row: (row.group, row.steps_completed or 0)):
+        in_group = values.setdefault(row.group, {})
+        for name, value in row.metrics.items():
+            in_group.setdefault(name, []).append(value)
     return {
-        "count": len(values),
-        "last": column.as_reported(last),
-        "type": "number",
-        "sum": column.as_reported(total),
-        "mean": total / len(values),
-        "min": column.as_reported(float(finite.min()) if len(finite) else last),
-        "max": column.as_reported(float(finite.max()) if len(finite) else last),
-        "non_finite": len(values) - len(finite),
+        group: {name: statistics_of(reported).plain() for name, reported in metrics.items()}
+        for group, metrics in values.items()
     }
 
 
-def _of_others(column: Column) -> dict[str, Any]:
-    kinds = {_kind(value) for _, value in column.others} | ({"number"} if len(column.values) else set())
-    last_step, last = column.others[-1]
-    if len(column.values) and column.steps[-1] > last_step:
-        last = column.as_reported(float(column.values[-1]))
-    return {
-        "count": len(column.values) + len(column.others),
-        "last": last,
-        "type": kinds.pop() if len(kinds) == 1 else "string",
-    }
+_KINDS = {
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+    str: "string",
+}
 
 
-def _kind(value: Any) -> str:
-    """Return the JSON type of a value that is not a number."""
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (dict, list)):
-        return "object" if isinstance(value, dict) else "array"
-    return "null" if value is None else "string"
+def _total(values: Sequence[float]) -> float:
+    try:
+        return sum(values)
+    except OverflowError:
+        return sum(number(value) or 0.0 for value in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from determined.curves.levels import Floats, Level, build_level, coarsened, fitting_exponent
+from determined.curves.levels import Floats, Level, build_level, clipped, coarsened, fitting_exponent
 
 MOST_DRAWN = 1000  # more points than a chart has pixels
 
-NotFinite = Literal["nan", "inf", "-inf"]
+NotFinite = Literal["NaN", "Infinity", "-Infinity"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,18 @@ class Mark:
 
 @dataclass(frozen=True)
 class DrawnCurve:
-    """A curve of a drawing: a value for each x of the drawing, NaN where it has none."""
+    """A curve of a drawing: the smallest and the largest value at each x of the drawing, NaN where it has none.
 
-    values: Floats
+    `points` is the number of reported values in the drawn range, those that are not finite included; `drawn` is the
+    number of values in `low` and `high`. `last` is the last finite point of the whole curve.
+    """
+
+    low: Floats
+    high: Floats
     marks: list[Mark]
-    points: int  # number of reported values, those that are not finite included
-    drawn: int  # number of finite values in `values`
+    points: int
+    drawn: int
+    last: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -52,37 +59,72 @@ class Drawing:
     width: float | None
 
 
-def draw(curves: Sequence[Points | Level], most: int = MOST_DRAWN) -> Drawing:
-    """Return the drawing of curves with at most `most` positions on the x axis.
+def draw(
+    curves: Sequence[Points | Level],
+    most: int = MOST_DRAWN,
+    low: float | None = None,
+    high: float | None = None,
+) -> Drawing:
+    """Return the drawing of curves, with at most `most` values of each, from `low` to `high` or everything.
 
     Curves of which only a level is known are drawn at that level or a coarser one.
     """
+    lasts = [_last(curve) for curve in curves]
+    if low is not None or high is not None:
+        curves = [
+            _part(curve, -math.inf if low is None else low, math.inf if high is None else high) for curve in curves
+        ]
     exact = [curve for curve in curves if isinstance(curve, Points)]
     if len(exact) == len(curves) and all(np.all(curve.x[1:] > curve.x[:-1]) for curve in exact):
         x = _union([curve.x for curve in exact])
         if len(x) <= most:
-            return Drawing(x, [_exact(curve, x) for curve in exact], None)
-    exponent = _common_exponent(curves, max(1, most // 2))
+            return Drawing(x, [_exact(curve, x, last) for curve, last in zip(exact, lasts, strict=True)], None)
+    exponent = _common_exponent(curves, max(1, most // 2), low, high)
     levels = [
         build_level(curve.x, curve.values, exponent) if isinstance(curve, Points) else coarsened(curve, exponent)
         for curve in curves
     ]
     buckets = _union([level.buckets for level in levels])
-    width = float(np.ldexp(1.0, exponent))
-    # The two extremes of a bucket are drawn at a quarter and at three quarters of it, in the order of their occurrence.
-    # Their own positions would differ between curves, and a chart of 100 curves would have 100 times as many.
-    x = np.empty(2 * len(buckets))
-    x[0::2], x[1::2] = (buckets + 0.25) * width, (buckets + 0.75) * width
-    return Drawing(x, [_bucketed(level, buckets, width) for level in levels], width)
+    width = math.ldexp(1.0, exponent)
+    # All values of a bucket are drawn at its middle. Their own positions would differ between curves, and a chart of
+    # 100 curves would have 100 times as many.
+    return Drawing(
+        (buckets + 0.5) * width,
+        [_bucketed(level, buckets, width, last) for level, last in zip(levels, lasts, strict=True)],
+        width,
+    )
+
+
+def wanted_exponent(low: float, high: float, most: int = MOST_DRAWN) -> int:
+    """Return the exponent of the buckets with which a range is drawn."""
+    return fitting_exponent(low, high, max(1, most // 2))
+
+
+def _part(curve: Points | Level, low: float, high: float) -> Points | Level:
+    """Return the part of a curve between two places, both included."""
+    if isinstance(curve, Level):
+        first, last = (float(curve.buckets[0]), float(curve.buckets[-1])) if len(curve.buckets) else (0.0, 0.0)
+        return clipped(curve, max(low, first * curve.width), min(high, last * curve.width))
+    inside = (curve.x >= low) & (curve.x <= high)
+    return Points(curve.x[inside], curve.values[inside])
+
+
+def _last(curve: Points | Level) -> tuple[float, float] | None:
+    """Return the last finite point of a curve."""
+    if isinstance(curve, Level):
+        return None if math.isnan(curve.last_x) else (curve.last_x, curve.last_value)
+    finite = np.flatnonzero(np.isfinite(curve.values))
+    return (float(curve.x[finite[-1]]), float(curve.values[finite[-1]])) if len(finite) else None
 
 
 def _union(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.unique(np.concatenate(arrays)) if arrays else np.empty(0)
 
 
-def _common_exponent(curves: Sequence[Points | Level], buckets: int) -> int:
+def _common_exponent(curves: Sequence[Points | Level], buckets: int, low: float | None, high: float | None) -> int:
     """Return the exponent of the narrowest buckets that fit into the chart and that every curve has."""
-    lows, highs, exponents = [], [], []
+    lows, highs = [] if low is None else [low], [] if high is None else [high]
+    exponents = []
     for curve in curves:
         if isinstance(curve, Level):
             exponents.append(curve.exponent)
@@ -92,37 +134,38 @@ def _common_exponent(curves: Sequence[Points | Level], buckets: int) -> int:
         elif len(curve.x):
             lows.append(float(curve.x.min()))
             highs.append(float(curve.x.max()))
-    if not lows:
+    if not lows or not highs:
         return max(exponents, default=0)
-    return max([fitting_exponent(min(lows), max(highs), buckets), *exponents])
+    start, end = (min(lows) if low is None else low), (max(highs) if high is None else high)
+    return max([fitting_exponent(start, max(start, end), buckets), *exponents])
 
 
-def _exact(curve: Points, x: Floats) -> DrawnCurve:
+def _exact(curve: Points, x: Floats, last: tuple[float, float] | None) -> DrawnCurve:
     """Return a curve with all of its points."""
     values = np.full(len(x), np.nan)
     finite = np.isfinite(curve.values)
     values[np.searchsorted(x, curve.x)] = np.where(finite, curve.values, np.nan)
     marks = [
-        Mark(float(at), "nan" if np.isnan(value) else "inf" if value > 0 else "-inf", 1)
+        Mark(float(at), "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity", 1)
         for at, value in zip(curve.x[~finite], curve.values[~finite], strict=True)
     ]
-    return DrawnCurve(values, marks, len(curve.values), int(finite.sum()))
+    return DrawnCurve(values, values, marks, len(curve.values), int(finite.sum()), last)
 
 
-def _bucketed(level: Level, buckets: NDArray[Any], width: float) -> DrawnCurve:
+def _bucketed(level: Level, buckets: NDArray[Any], width: float, last: tuple[float, float] | None) -> DrawnCurve:
     """Return a curve with the extremes of its buckets."""
-    values = np.full(2 * len(buckets), np.nan)
-    places = 2 * np.searchsorted(buckets, level.buckets)
-    values[places] = np.where(level.low_first, level.low, level.high)
-    values[places + 1] = np.where(level.low_first, level.high, level.low)
+    low, high = np.full(len(buckets), np.nan), np.full(len(buckets), np.nan)
+    places = np.searchsorted(buckets, level.buckets)
+    low[places], high[places] = level.low, level.high
     kinds: list[tuple[NotFinite, NDArray[Any]]] = [
-        ("nan", level.nans),
-        ("inf", level.positive_infinities),
-        ("-inf", level.negative_infinities),
+        ("NaN", level.nans),
+        ("Infinity", level.positive_infinities),
+        ("-Infinity", level.negative_infinities),
     ]
     marks = [
         Mark((float(level.buckets[place]) + 0.5) * width, kind, int(counts[place]))
         for kind, counts in kinds
         for place in np.flatnonzero(counts)
     ]
-    return DrawnCurve(values, marks, level.points, int(np.isfinite(values).sum()))
+    drawn = int(np.isfinite(level.low).sum() + (level.low < level.high).sum())
+    return DrawnCurve(low, high, marks, level.points, drawn, last)

@@ -1,86 +1,226 @@
-"""The curves of many trials: from the cache where it is current, extended or derived again where it is not."""
+"""The curves and statistics of many trials: from the cache where it is current, extended or derived where it is not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-import numpy as np
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Version
-from determined.curves.derive import NOTHING, Axis, Curve, curves, extended, shortened
+from determined.curves.derive import EPOCHS, NOTHING, Axis, Curve, curves, extended, shortened
+from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
-from determined.curves.thin import Points
+from determined.curves.summary import Statistics, joined_statistics, statistics_of
+from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
 from determined.store.report_texts import TrialVersion
 from determined.store.store import Store
 
 
 @dataclass(frozen=True)
+class TrialSummaries:
+    """The statistics of metrics by trial id, group and name, and the trials whose statistics are not known yet."""
+
+    known: dict[int, dict[Key, Statistics]]
+    pending: list[int]
+
+
+@dataclass(frozen=True)
 class CurveReader:
-    """Reads the curves of trials of one store."""
+    """Reads the curves and statistics of trials of one store. For one thread, like the store; the cache is shared."""
 
     store: Store
     cache: CurveCache
 
-    def read(
-        self, trial_ids: Sequence[int], axis: Axis, keys: Iterable[Key] | None = None
-    ) -> dict[int, dict[Key, Curve]]:
-        """Return curves of trials by trial id, group and name: of some metrics, or of all.
+    def drawing(
+        self,
+        trial_ids: Sequence[int],
+        key: Key,
+        axis: Axis = "batches",
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        most: int = MOST_DRAWN,
+        archived: bool = False,
+    ) -> Drawing:
+        """Return the curves of one metric of several trials, on one grid, in the order of the trials.
 
-        Long curves are levels of detail; `exact` reads a part of them with all points.
+        From `low` to `high`, if they are given, in as much detail as the chart can show. `archived` adds the points
+        after the step at which a later attempt began. A trial that does not exist has no points.
         """
-        wanted = None if keys is None else list(keys)
+        if archived:
+            exact = self._exact(trial_ids, key, axis, low, high, archived=True)
+            return draw([exact[trial_id] for trial_id in trial_ids], most, low, high)
+        found = self.curves(trial_ids, key, axis)
+        if low is not None and high is not None:
+            needed = wanted_exponent(low, high, most)
+            coarse = [
+                trial_id
+                for trial_id in trial_ids
+                if isinstance(curve := found[trial_id], Level) and curve.exponent > needed
+            ]
+            found |= self._exact(coarse, key, axis, low, high)
+        return draw([found[trial_id] for trial_id in trial_ids], most, low, high)
+
+    def curves(self, trial_ids: Sequence[int], key: Key, axis: Axis = "batches") -> dict[int, Curve]:
+        """Return the curves of one metric by trial id: all points of short ones, levels of detail of others."""
         # The stamps are read before the reports, so data are never cached under a newer stamp than their own.
         states = self.store.reports.versions(trial_ids)
         identity = self.store.reports.store_identity
-        cached = self.cache.versions(identity, [state.trial_id for state in states], axis)
-        return {
-            state.trial_id: self._trial(identity, state, cached.get(state.trial_id), axis, wanted) for state in states
-        }
-
-    def exact(self, trial_id: int, axis: Axis, keys: Iterable[Key], low: float, high: float) -> dict[Key, Points]:
-        """Return all points of some metrics of a trial between two places of an axis."""
-        wanted = set(keys)
-        first, last = (int(low), int(high)) if axis == "batches" else (None, None)
-        groups = sorted({group for group, _ in wanted})
-        found = {}
-        for state in self.store.reports.versions([trial_id]):
-            pages = self.store.reports.pages(trial_id, groups=groups, first_step=first, last_step=last)
-            columns = read_columns(pages)
-            for key, points in curves(columns, axis, state.started).items():
-                if key in wanted:
-                    inside = (points.x >= low) & (points.x <= high)
-                    found[key] = Points(points.x[inside], points.values[inside])
+        cached = self.cache.of_metric(identity, [state.trial_id for state in states], axis, key)
+        found: dict[int, Curve] = dict.fromkeys(trial_ids, NOTHING)
+        for state in states:
+            version, curve = cached.get(state.trial_id, (None, None))
+            if version is None or (version.changes, version.started) != (state.changes, state.started):
+                curve = self._derive(identity, state, axis).get(key)
+            if curve is not None:
+                found[state.trial_id] = extended(curve.settled, curve.tail)
         return found
 
-    def _trial(
-        self, identity: str, state: TrialVersion, cached: Version | None, axis: Axis, keys: list[Key] | None
-    ) -> dict[Key, Curve]:
-        """Return the curves of one trial, and bring its cache entry up to date."""
-        place = (identity, state.trial_id, axis)
-        if cached is not None and cached.changes == state.changes:
-            found = self.cache.curves(*place, keys)
-            if found is not None:
-                return {key: extended(curve.settled, curve.tail) for key, curve in found.items()}
-        known: dict[Key, CachedCurve] | None = None
-        # Reports before the settled step have not changed, and the trial was not set back: only the rest is read.
-        if cached is not None and cached.rewrites == state.rewrites and cached.settled_step <= state.steps_completed:
-            known = self.cache.curves(*place, None)
-        first_step = None if cached is None or known is None else cached.settled_step
-        columns = read_columns(self.store.reports.pages(state.trial_id, first_step=first_step))
+    def samples(
+        self,
+        trial_id: int,
+        key: Key,
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        most: int = MOST_DRAWN,
+    ) -> Drawing:
+        """Return the curve over time of a metric that a trial reports without a step, such as the load of a GPU."""
+        columns = read_columns(self.store.reports.samples(trial_id, key[0]))
+        started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
+        return draw([curves(columns, "time", started).get(key, NOTHING)], most, low, high)
+
+    def summaries(self, trial_ids: Sequence[int], keys: Sequence[Key] | None = None) -> TrialSummaries:
+        """Return the cached statistics of trials, of some metrics or all. `summarize` computes those of a trial."""
+        states = {state.trial_id: state.changes for state in self.store.reports.versions(trial_ids)}
+        identity = self.store.reports.store_identity
+        cached = self.cache.summarized(identity, list(states))
+        known: dict[int, dict[Key, Statistics]] = {
+            trial_id: {} for trial_id, changes in states.items() if cached.get(trial_id) == changes
+        }
+        for trial_id, changes, key, statistics in self.cache.summaries(identity, list(known), keys):
+            if states[trial_id] == changes:
+                known[trial_id][key] = statistics
+        return TrialSummaries(known, [trial_id for trial_id in states if trial_id not in known])
+
+    def summarize(self, trial_id: int) -> dict[Key, Statistics]:
+        """Return the statistics of every metric of a trial, and cache them with its curves over batches."""
+        identity = self.store.reports.store_identity
+        for state in self.store.reports.versions([trial_id]):
+            return {
+                key: statistics
+                for key, curve in self._derive(identity, state, "batches").items()
+                if (statistics := curve.all_statistics) is not None
+            }
+        return {}
+
+    def metric_names(self, trial_ids: Sequence[int]) -> dict[Key, bool]:
+        """Return the metrics of trials whose statistics are known, in order, and whether all their values are numbers.
+
+        If the statistics of none are known, those of the newest trial are computed.
+        """
+        found = self.summaries(trial_ids)
+        statistics = list(found.known.values())
+        if not any(statistics) and found.pending:
+            statistics = [self.summarize(max(found.pending))]
+        numeric: dict[Key, bool] = {}
+        for of_trial in statistics:
+            for key, each in of_trial.items():
+                numeric[key] = numeric.get(key, True) and each.kind == "number"
+        return dict(sorted(numeric.items()))
+
+    def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
+        """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
+        attempts = self.store.attempts(trial_id)
+        if axis == "batches":
+            return {attempt.number: float(attempt.start_step) for attempt in attempts}
+        if axis == "time":
+            (state,) = self.store.reports.versions([trial_id])
+            return {attempt.number: attempt.started - state.started for attempt in attempts}
+        columns = read_columns(self.store.reports.pages(trial_id))
+        epochs = [each.numbers() for (_, name), each in columns.items() if name in EPOCHS]
+        found = {}
+        for attempt in attempts:
+            # The epoch of the last report before the attempt; the longest of several groups is the furthest.
+            reached = [each.values[each.steps <= attempt.start_step][-1:] for each in epochs]
+            found[attempt.number] = max((float(value[0]) for value in reached if len(value)), default=0.0)
+        return found if epochs else {}
+
+    def _exact(
+        self,
+        trial_ids: Sequence[int],
+        key: Key,
+        axis: Axis,
+        low: float | None,
+        high: float | None,
+        *,
+        archived: bool = False,
+    ) -> dict[int, Curve]:
+        """Return all points of a metric of trials in a range, by trial id."""
+        # Steps are the only axis by which the store can search.
+        first = math.floor(low) if axis == "batches" and low is not None else None
+        last = math.ceil(high) if axis == "batches" and high is not None else None
+        found: dict[int, Curve] = dict.fromkeys(trial_ids, NOTHING)
+        for state in self.store.reports.versions(trial_ids):
+            pages = self.store.reports.pages(
+                state.trial_id, groups=[key[0]], first_step=first, last_step=last, archived=archived
+            )
+            found[state.trial_id] = curves(read_columns(pages), axis, state.started).get(key, NOTHING)
+        return found
+
+    def _derive(self, identity: str, state: TrialVersion, axis: Axis) -> dict[Key, CachedCurve]:
+        """Return the curves of a trial from its reports and what is cached of them, and cache the result."""
+        anchor, settled, columns = self._since_cached(identity, state, axis)
         last = state.steps_completed
-        new = curves({key: _part(column, None, last) for key, column in columns.items()}, axis, state.started)
-        tail = curves({key: _part(column, last, None) for key, column in columns.items()}, axis, state.started)
-        settled = {key: curve.settled for key, curve in (known or {}).items()}
-        for key, points in new.items():
-            settled[key] = extended(settled[key], points) if key in settled else shortened(points)
-        entry = {key: CachedCurve(curve, tail.get(key, NOTHING)) for key, curve in settled.items()}
-        self.cache.write(*place, Version(state.changes, state.rewrites, state.steps_completed), entry)
-        return {key: extended(curve.settled, curve.tail) for key, curve in entry.items() if keys is None or key in keys}
+        before = {key: column.part(before=last) for key, column in columns.items()}
+        after = {key: column.part(first_step=last) for key, column in columns.items()}
+        new, tail = curves(before, axis, state.started), curves(after, axis, state.started)
+        entry = {key: replace(curve, tail=NOTHING, tail_statistics=None) for key, curve in settled.items()}
+        for key in columns:
+            known = settled.get(key)
+            entry[key] = CachedCurve(
+                shortened(new[key]) if known is None else extended(known.settled, new[key]),
+                joined_statistics(None if known is None else known.statistics, _statistics(before[key])),
+                tail[key],
+                _statistics(after[key]),
+            )
+        anchor = max([anchor, *(_latest(column) for column in before.values() if len(column.steps))])
+        version = Version(state.changes, state.rewrites, last, state.started, *anchor)
+        self.cache.write(identity, state.trial_id, axis, version, entry)
+        return entry
+
+    def _since_cached(
+        self, identity: str, state: TrialVersion, axis: Axis
+    ) -> tuple[tuple[int, float], dict[Key, CachedCurve], dict[Key, Column]]:
+        """Return the anchor and the curves of the cache that can be extended, and the reports that they lack."""
+        cached = self.cache.of_trial(identity, state.trial_id, axis)
+        if cached is not None and _can_be_extended(cached[0], state):
+            version, settled = cached
+            anchor = version.anchor_step, version.anchor_time
+            columns = read_columns(self.store.reports.pages(state.trial_id, first_step=version.anchor_step))
+            settled_part = [column.part(before=version.settled_step) for column in columns.values()]
+            if max([_NO_ANCHOR, *(_latest(column) for column in settled_part if len(column.steps))]) == anchor:
+                return (
+                    anchor,
+                    settled,
+                    {key: each.part(first_step=version.settled_step) for key, each in columns.items()},
+                )
+        return _NO_ANCHOR, {}, read_columns(self.store.reports.pages(state.trial_id))
 
 
-def _part(column: Column, first_step: int | None, before: int | None) -> Column:
-    """Return the reports of a column from one step to another, which is not included."""
-    low = 0 if first_step is None else int(np.searchsorted(column.steps, first_step))
-    high = None if before is None else int(np.searchsorted(column.steps, before))
-    return Column(column.steps[low:high], column.times[low:high], column.values[low:high])
+_NO_ANCHOR = (-1, 0.0)
+
+
+def _latest(column: Column) -> tuple[int, float]:
+    """Return the last step of a column, and when it was reported."""
+    return int(column.steps[-1]), float(column.times[-1])
+
+
+def _can_be_extended(cached: Version, state: TrialVersion) -> bool:
+    """Return whether the reports before the settled step are those that were cached, and the trial was not set back."""
+    unchanged = (cached.rewrites, cached.started) == (state.rewrites, state.started)
+    return unchanged and cached.settled_step <= state.steps_completed
+
+
+def _statistics(column: Column) -> Statistics | None:
+    return statistics_of(column.reported) if column.reported else None

@@ -10,6 +10,7 @@ from determined.store.sql.columns import text
 
 # Bounds the memory of a page: SQLite's texts are limited to 1 GB, and a report usually has 50 to 1,000 bytes.
 _ROWS_PER_PAGE = 20_000
+_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 
 class TrialVersion(NamedTuple):
@@ -52,14 +53,18 @@ class ReportReader:
         return f"{uuid} {self._database.file_identity}"
 
     def versions(self, trial_ids: Sequence[int]) -> list[TrialVersion]:
-        """Return the version of the reports of each trial that exists."""
-        found = self._database.execute(
-            "SELECT id, changes, rewrites, steps_completed, "
-            "coalesce((SELECT min(a.started) FROM attempts a WHERE a.trial_id = trials.id), created) "
-            f"FROM trials WHERE id IN ({', '.join('?' * len(trial_ids))}) ORDER BY id",
-            list(trial_ids),
-        )
-        return [TrialVersion(*row) for row in found]
+        """Return the version of the reports of each trial that exists, in the order of the ids."""
+        found = list[TrialVersion]()
+        for start in range(0, len(trial_ids), _MOST_VALUES):
+            chunk = trial_ids[start : start + _MOST_VALUES]
+            rows = self._database.execute(
+                "SELECT id, changes, rewrites, steps_completed, "
+                "coalesce((SELECT min(a.started) FROM attempts a WHERE a.trial_id = trials.id), created) "
+                f"FROM trials WHERE id IN ({', '.join('?' * len(chunk))}) ORDER BY id",
+                list(chunk),
+            )
+            found += [TrialVersion(*row) for row in rows]
+        return found
 
     def pages(
         self,
@@ -68,13 +73,15 @@ class ReportReader:
         groups: Sequence[str] | None = None,
         first_step: int | None = None,
         last_step: int | None = None,
+        archived: bool = False,
         rows_per_page: int = _ROWS_PER_PAGE,
     ) -> Iterator[ReportTexts]:
         """Yield the valid reports of a trial in the order of groups. A page has one group.
 
-        Steps that were trained again have their newest reports only. `groups` and the steps limit what is read.
+        `groups` and the steps limit what is read. `archived` adds reports after the step at which a later attempt
+        began, as far as that attempt has not reported the same steps again.
         """
-        conditions, limits = ["trial_id = ?", "archived = 0"], list[object]([trial_id])
+        conditions, limits = ["trial_id = ?", *([] if archived else ["archived = 0"])], list[object]([trial_id])
         if groups is not None:
             conditions.append(f"metric_group IN ({', '.join('?' * len(groups))})")
             limits += map(text, groups)
@@ -102,6 +109,22 @@ class ReportReader:
             group, steps, ranks, *_ = found[-1]
             # Computed, because the database does not promise the order of the joined values.
             after = (group, *max(zip(map(int, steps.split(",")), map(int, ranks.split(",")), strict=True)))
+
+    def samples(self, trial_id: int, group: str) -> list[ReportTexts]:
+        """Return what a trial reported without a step, such as the load of a GPU, in the order of time.
+
+        The number of a report counts as its step.
+        """
+        numbered = (
+            "SELECT metric_group, row_number() OVER (ORDER BY reported, attempt, rank, sequence) - 1 AS step, "
+            "0 AS rank, reported, body FROM samples WHERE trial_id = ? AND metric_group = ?"
+        )
+        found = self._database.execute(
+            f"SELECT metric_group, {self._joined('step')}, {self._joined('rank')}, {self._joined('reported')}, "
+            f"{self._joined('body')} FROM ({numbered} ORDER BY 2) AS page GROUP BY metric_group",
+            [trial_id, text(group)],
+        )
+        return [ReportTexts(name, steps, ranks, times, f"[{bodies}]") for name, steps, ranks, times, bodies in found]
 
     def _joined(self, column: str) -> str:
         """Return the SQL expression that joins the values of a column with commas."""
