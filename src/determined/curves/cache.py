@@ -7,12 +7,12 @@ trial's stamps in the transaction that changes its reports, and a stamp never re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from typing import Any
 from determined.curves.derive import Axis, Curve
 from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
-from determined.curves.summary import Statistics, joined_statistics
-from determined.curves.thin import Points
+from determined.curves.summary import Statistics
 from determined.paths import data_dir
 
 _VERSION = 1  # of the tables and of the encoding; a file of another version is emptied
@@ -31,6 +30,7 @@ _MOST_BYTES_IN_MEMORY = 2**26
 _BUSY_SECONDS = 2.0
 _MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
+_VERSION_COLUMNS = "t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time"
 _SUMMARY = "summary"  # in the place of an axis: the version of a trial's statistics
 
 # A summary is found by metric: a table of runs shows few metrics of many trials.
@@ -41,8 +41,8 @@ CREATE TABLE trials (
     PRIMARY KEY (store, trial, axis)
 ) WITHOUT ROWID;
 CREATE TABLE curves (
-    store TEXT, trial INTEGER, axis TEXT, metric_group TEXT, name TEXT, statistics TEXT, tail_statistics TEXT,
-    settled BLOB, tail BLOB,
+    store TEXT, trial INTEGER, axis TEXT, metric_group TEXT, name TEXT, settled_statistics TEXT,
+    settled BLOB, whole BLOB,
     PRIMARY KEY (store, trial, axis, metric_group, name)
 ) WITHOUT ROWID;
 CREATE TABLE summaries (
@@ -72,18 +72,20 @@ class Version:
 
 
 @dataclass(frozen=True)
+class SettledCurve:
+    """The part of a curve that later reports cannot change. The statistics are None if it has no values."""
+
+    curve: Curve
+    statistics: Statistics | None
+
+
+@dataclass(frozen=True)
 class CachedCurve:
-    """A curve in two parts: what was settled when it was cached, and the points after that. Both have statistics."""
+    """A curve: what was settled when it was cached, and the whole."""
 
-    settled: Curve
-    statistics: Statistics | None  # None if nothing was settled
-    tail: Points
-    tail_statistics: Statistics | None
-
-    @property
-    def all_statistics(self) -> Statistics | None:
-        """The statistics of both parts."""
-        return joined_statistics(self.statistics, self.tail_statistics)
+    settled: SettledCurve
+    whole: Curve
+    statistics: Statistics | None
 
 
 def default_path() -> Path:
@@ -103,38 +105,40 @@ class CurveCache:
 
     def of_metric(
         self, store: str, trial_ids: Sequence[int], axis: Axis, key: Key
-    ) -> dict[int, tuple[Version, CachedCurve | None]]:
+    ) -> dict[int, tuple[Version, Curve | None]]:
         """Return the cached curves of one metric by trial id, with their versions; None if a trial does not have it."""
         # Version and curve in one statement: another process may replace an entry at any time.
         rows = self._of_trials(
-            "SELECT t.trial, t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time, "
-            "c.statistics, c.tail_statistics, c.settled, c.tail "
-            "FROM trials t LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
+            f"SELECT {_VERSION_COLUMNS}, t.trial, c.whole FROM trials t "
+            "LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
             "AND c.metric_group = ? AND c.name = ? WHERE t.store = ? AND t.axis = ?",
             [*key, store, axis],
             trial_ids,
         )
-        found = dict[int, tuple[Version, CachedCurve | None]]()
-        for trial_id, *rest in rows:
-            version, parts = Version(*rest[:6]), rest[6:]
-            curve = None if parts[2] is None else _decoded(*parts)
-            if curve is not None or parts[2] is None:  # what is damaged counts as not cached
-                found[trial_id] = version, curve
+        found = dict[int, tuple[Version, Curve | None]]()
+        for *version, trial_id, whole in rows:
+            with contextlib.suppress(ValueError):  # what is damaged counts as not cached
+                found[trial_id] = Version(*version), None if whole is None else decode(whole)
         return found
 
-    def of_trial(self, store: str, trial_id: int, axis: Axis) -> tuple[Version, dict[Key, CachedCurve]] | None:
-        """Return all cached curves of a trial with their version; None if there are none, or one is damaged."""
+    def of_trial(self, store: str, trial_id: int, axis: Axis) -> tuple[Version, dict[Key, SettledCurve]] | None:
+        """Return the settled parts of all curves of a trial with their version; None if they are not cached."""
         rows = self._of_trials(
-            "SELECT t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time, "
-            "c.metric_group, c.name, c.statistics, c.tail_statistics, c.settled, c.tail "
-            "FROM trials t LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
+            f"SELECT {_VERSION_COLUMNS}, c.metric_group, c.name, c.settled_statistics, c.settled FROM trials t "
+            "LEFT JOIN curves c ON c.store = t.store AND c.trial = t.trial AND c.axis = t.axis "
             "WHERE t.store = ? AND t.axis = ?",
             [store, axis],
             [trial_id],
         )
-        found = {(row[6], row[7]): _decoded(*row[8:]) for row in rows if row[6] is not None}
-        whole = {key: curve for key, curve in found.items() if curve is not None}
-        return (Version(*rows[0][:6]), whole) if rows and len(whole) == len(found) else None
+        found = dict[Key, SettledCurve]()
+        for *_, group, name, statistics, settled in rows:
+            if group is not None:
+                try:
+                    known = None if statistics is None else Statistics(*json.loads(statistics))
+                    found[group, name] = SettledCurve(decode(settled), known)
+                except (ValueError, TypeError):  # damaged
+                    return None
+        return (Version(*rows[0][:6]), found) if rows else None
 
     def summarized(self, store: str, trial_ids: Sequence[int]) -> dict[int, int]:
         """Return the version of the reports, by trial id, for which the statistics of trials are cached."""
@@ -165,20 +169,13 @@ class CurveCache:
         """Replace the entry of a trial for an axis, and its statistics."""
         of_axis = (store, trial_id, axis)
         of_curves = [
-            (
-                *of_axis,
-                *key,
-                _text(curve.statistics),
-                _text(curve.tail_statistics),
-                encode(curve.settled),
-                encode(curve.tail),
-            )
+            (*of_axis, *key, _text(curve.settled.statistics), encode(curve.settled.curve), encode(curve.whole))
             for key, curve in curves.items()
         ]
         of_summaries = [
-            (store, *key, trial_id, version.changes, _text(curve.all_statistics))
+            (store, *key, trial_id, version.changes, _text(curve.statistics))
             for key, curve in curves.items()
-            if curve.all_statistics is not None
+            if curve.statistics is not None
         ]
         with self._opened() as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -189,7 +186,7 @@ class CurveCache:
                     "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (store, trial_id, part, *astuple(version)),
                 )
-            connection.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", of_curves)
+            connection.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", of_curves)
             connection.executemany("INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?)", of_summaries)
             connection.execute("COMMIT")
 
@@ -215,7 +212,7 @@ class CurveCache:
             found += connection.execute(statement, values)
         return found
 
-    @contextmanager
+    @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         """Open the file and lock it against other threads. An error ends the block, and memory replaces the file."""
         with self._lock:
@@ -253,22 +250,6 @@ class CurveCache:
 
 def _text(statistics: Statistics | None) -> str | None:
     return None if statistics is None else json.dumps(statistics)
-
-
-def _decoded(*parts: Any) -> CachedCurve | None:
-    """Return a curve from the columns of the file, or None if it is damaged."""
-    statistics, tail_statistics, settled, tail = parts
-    try:
-        points = decode(tail)
-        if not isinstance(points, Points):
-            return None
-        return CachedCurve(decode(settled), _statistics(statistics), points, _statistics(tail_statistics))
-    except (ValueError, TypeError):
-        return None
-
-
-def _statistics(text: str | None) -> Statistics | None:
-    return None if text is None else Statistics(*json.loads(text))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from determined.curves.thin import Points
 Axis = Literal["batches", "epochs", "time"]
 AXES: tuple[Axis, ...] = ("batches", "epochs", "time")
 
-MOST_POINTS = 1000  # a longer curve is kept as a level
+_MOST_POINTS = 1000  # a longer curve is kept as a level
 _BUCKETS = 1024  # of a level: at least half as many, because widths are powers of two
 EPOCHS = ("epochs", "epoch")  # metrics that give the epoch of a report, as in Determined
 
@@ -39,17 +39,13 @@ def curves(columns: dict[Key, Column], axis: Axis, started: float) -> dict[Key, 
     return found
 
 
-def shortened(curve: Points) -> Curve:
-    """Return a curve as it is cached: the points if they are few, else a level."""
-    return curve if len(curve.x) <= MOST_POINTS else _level(curve)
-
-
 def extended(curve: Curve, more: Points) -> Curve:
-    """Return a cached curve with the points that were reported since."""
+    """Return a curve with the points that were reported since: all points if they are few, else a level."""
     if len(more.x) == 0:
         return curve
     if isinstance(curve, Points):
-        return shortened(Points(np.concatenate([curve.x, more.x]), np.concatenate([curve.values, more.values])))
+        both = Points(np.concatenate([curve.x, more.x]), np.concatenate([curve.values, more.values]))
+        return both if len(both.x) <= _MOST_POINTS else _level(both)
     level = joined(curve, build_level(more.x, more.values, curve.exponent))
     return coarsened(level, max(level.exponent, _exponent(level)))
 

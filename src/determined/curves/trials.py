@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from determined.curves.cache import CachedCurve, CurveCache, Version
-from determined.curves.derive import EPOCHS, NOTHING, Axis, Curve, curves, extended, shortened
+from determined.curves.cache import CachedCurve, CurveCache, SettledCurve, Version
+from determined.curves.derive import EPOCHS, NOTHING, Axis, Curve, curves, extended
 from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
 from determined.curves.summary import Statistics, joined_statistics, statistics_of
@@ -71,9 +71,10 @@ class CurveReader:
         for state in states:
             version, curve = cached.get(state.trial_id, (None, None))
             if version is None or (version.changes, version.started) != (state.changes, state.started):
-                curve = self._derive(identity, state, axis).get(key)
+                derived = self._derive(identity, state, axis).get(key)
+                curve = None if derived is None else derived.whole
             if curve is not None:
-                found[state.trial_id] = extended(curve.settled, curve.tail)
+                found[state.trial_id] = curve
         return found
 
     def samples(
@@ -108,9 +109,9 @@ class CurveReader:
         identity = self.store.reports.store_identity
         for state in self.store.reports.versions([trial_id]):
             return {
-                key: statistics
+                key: curve.statistics
                 for key, curve in self._derive(identity, state, "batches").items()
-                if (statistics := curve.all_statistics) is not None
+                if curve.statistics is not None
             }
         return {}
 
@@ -175,15 +176,15 @@ class CurveReader:
         before = {key: column.part(before=last) for key, column in columns.items()}
         after = {key: column.part(first_step=last) for key, column in columns.items()}
         new, tail = curves(before, axis, state.started), curves(after, axis, state.started)
-        entry = {key: replace(curve, tail=NOTHING, tail_statistics=None) for key, curve in settled.items()}
+        # A metric that was not reported since then stays as it is.
+        entry = {key: CachedCurve(known, known.curve, known.statistics) for key, known in settled.items()}
         for key in columns:
-            known = settled.get(key)
-            entry[key] = CachedCurve(
-                shortened(new[key]) if known is None else extended(known.settled, new[key]),
-                joined_statistics(None if known is None else known.statistics, _statistics(before[key])),
-                tail[key],
-                _statistics(after[key]),
+            known = settled.get(key, _UNKNOWN)
+            now_settled = SettledCurve(
+                extended(known.curve, new[key]), joined_statistics(known.statistics, _statistics(before[key]))
             )
+            statistics = joined_statistics(now_settled.statistics, _statistics(after[key]))
+            entry[key] = CachedCurve(now_settled, extended(now_settled.curve, tail[key]), statistics)
         anchor = max([anchor, *(_latest(column) for column in before.values() if len(column.steps))])
         version = Version(state.changes, state.rewrites, last, state.started, *anchor)
         self.cache.write(identity, state.trial_id, axis, version, entry)
@@ -191,7 +192,7 @@ class CurveReader:
 
     def _since_cached(
         self, identity: str, state: TrialVersion, axis: Axis
-    ) -> tuple[tuple[int, float], dict[Key, CachedCurve], dict[Key, Column]]:
+    ) -> tuple[tuple[int, float], dict[Key, SettledCurve], dict[Key, Column]]:
         """Return the anchor and the curves of the cache that can be extended, and the reports that they lack."""
         cached = self.cache.of_trial(identity, state.trial_id, axis)
         if cached is not None and _can_be_extended(cached[0], state):
@@ -209,6 +210,7 @@ class CurveReader:
 
 
 _NO_ANCHOR = (-1, 0.0)
+_UNKNOWN = SettledCurve(NOTHING, None)
 
 
 def _latest(column: Column) -> tuple[int, float]:
