@@ -305,16 +305,3 @@ def test_statistics_are_computed_in_the_background(place: str, store: Store, tmp
     _trained(store, range(9))
     assert reader.summaries(trials, [("other", "metric")]).known == {trial_id: {} for trial_id in trials}
     thread.stop()
-
-
-def test_the_change_mark_changes_with_every_commit_of_others(place: str, store: Store) -> None:
-    watcher = open_store(place)
-    marks = [watcher.change_mark()]
-    assert watcher.change_mark() == marks[0]
-    attempt = begin(store)
-    marks.append(watcher.change_mark())
-    store.write([metric(attempt, "training", 1, {"loss": 1.0})])
-    marks.append(watcher.change_mark())
-    assert len(set(marks)) == 3
-    assert watcher.change_mark() == marks[-1]
-    watcher.close()

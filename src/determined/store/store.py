@@ -63,13 +63,6 @@ class Store:
         """Return the location of the store for messages, without a password."""
         return self._database.place
 
-    def change_mark(self) -> str:
-        """Return a text that differs from earlier ones if another connection has committed a change since. Cheap.
-
-        It can also differ if nothing has changed, and differs between connections.
-        """
-        return self._database.change_mark()
-
     @cached_property
     def experiments(self) -> Experiments:
         """The queries about experiments, including experiments with a search."""
