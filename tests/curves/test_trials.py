@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.curves import cache as cache_module
-from determined.curves.background import SummaryThread
 from determined.curves.cache import CurveCache
 from determined.curves.derive import AXES, Axis
 from determined.curves.levels import Level
@@ -293,15 +292,11 @@ def test_the_file_belongs_to_its_owner(store: Store, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_statistics_are_computed_in_the_background(place: str, store: Store, tmp_path: Path) -> None:
+def test_statistics_are_pending_until_they_are_computed(store: Store, tmp_path: Path) -> None:
     trials = [_trained(store, range(5)).trial_id for _ in range(3)]
     reader = _reader(store, tmp_path)
     assert reader.summaries(trials).pending == trials
-    thread = SummaryThread(lambda: open_store(place), reader.cache)
-    thread.start()
-    thread.ask(trials)
-    thread.wait()
-    assert reader.summaries(trials).pending == []
-    _trained(store, range(9))
-    assert reader.summaries(trials, [("other", "metric")]).known == {trial_id: {} for trial_id in trials}
-    thread.stop()
+    reader.summarize(trials[1])
+    found = reader.summaries(trials, [("other", "metric")])
+    assert (found.known, found.pending) == ({trials[1]: {}}, [trials[0], trials[2]])
+    assert reader.summaries(trials, [KEY]).known[trials[1]].keys() == {KEY}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from determined.config.metric_values import number as metric_number
 from determined.curves.read import read_columns
-from determined.curves.summary import summarize
+from determined.curves.summary import Statistics as MetricStatistics
+from determined.curves.summary import statistics_of
 from determined.errors import StoreError
 from determined.store.store import Store
 from determined.web import metric_keys
@@ -121,14 +123,10 @@ class Statistics:
             known = self._known.get(place)
         if known is not None and known.changes == found[0].changes:
             return known
-        groups = summarize(read_columns(store.reports.pages(trial_id)))
+        columns = read_columns(store.reports.pages(trial_id))
         known = Known(
             found[0].changes,
-            {
-                metric_keys.join(group, name): _values(summary)
-                for group, summaries in groups.items()
-                for name, summary in summaries.items()
-            },
+            {metric_keys.join(*key): _values(statistics_of(column.reported)) for key, column in columns.items()},
         )
         with self._lock:
             self._keep(place, known)
@@ -153,11 +151,12 @@ def versions(store: Store, trial_ids: Sequence[int]) -> list[Any]:
     ]
 
 
-def _values(summary: Mapping[str, Any]) -> tuple[Any, ...]:
-    if summary["type"] != "number":
-        return (summary["count"], representable(summary["last"]), None, None, None, 0)
-    numbers = (number(float(summary[name])) for name in ("last", "min", "max", "mean"))
-    return (summary["count"], *numbers, summary["non_finite"])
+def _values(statistics: MetricStatistics) -> tuple[Any, ...]:
+    shown = statistics.plain()
+    if statistics.kind != "number":
+        return (statistics.points, representable(statistics.last), None, None, None, 0)
+    numbers = (number(metric_number(shown[name])) for name in ("last", "min", "max", "mean"))
+    return (statistics.points, *numbers, statistics.non_finite)
 
 
 def _summary(values: tuple[Any, ...]) -> Summary:
