@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+from packaging.requirements import Requirement
 from tools import minimum_versions
 
 from determined.torch_interfaces import INTERFACES
@@ -45,6 +47,26 @@ def test_the_oldest_python_and_torch_are_the_same_everywhere() -> None:
     doctor = ROOT / "src" / "determined" / "cli" / "doctor"
     assert "_OLDEST = (3, 11)" in (doctor / "python.py").read_text()
     assert "_OLDEST = (2, 10)" in (doctor / "torch.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("numpy", "1.26.0"),  # has no numpy._core: no checkpoint could be read
+        ("click", "8.2.1"),  # lets `det version` and others print JSON unasked
+        ("obstore", "0.10.0"),  # has no read_timeout: no cloud storage
+        ("psycopg", "3.1.0"),  # shows part of the password of a malformed URL
+        ("tensorboard", "2.16.0"),  # requires tf-nightly
+        ("torch", "2.9.1"),  # loading an untrusted checkpoint is not safe
+    ],
+)
+def test_versions_that_do_not_work_are_not_allowed(package: str, version: str) -> None:
+    declared = [*PROJECT["project"]["dependencies"]]
+    for lines in PROJECT["project"]["optional-dependencies"].values():
+        declared.extend(lines)
+    requirements = [found for found in map(Requirement, declared) if found.name == package]
+    assert requirements
+    assert [str(found) for found in requirements if found.specifier.contains(version)] == []
 
 
 def test_the_wheel_holds_both_packages() -> None:

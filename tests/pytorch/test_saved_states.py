@@ -21,6 +21,7 @@ import torch
 from determined import pytorch
 from determined.checkpoint_storage import manifest
 from determined.errors import InvalidCheckpointException
+from determined.experimental import Determined
 from determined.pytorch.checkpoint import pickled_state
 from determined.pytorch.checkpoint.state_codec.tags import KIND, tags_in
 from tests.cli.running import det_json, det_ok
@@ -355,8 +356,21 @@ class TestPickledState:
         with pytest.raises(InvalidCheckpointException, match=r"callbacks\['a'\]\['held'\]\[0\].*allow_pickled_state"):
             fit(with_callbacks(Holding()), max_length=pytorch.Batch(2), latest_checkpoint=checkpoint.name)
         assert not canary.exists()
+        self.read_by_everything_else(checkpoint, tmp_path)
+        assert not canary.exists()
         fit(with_callbacks(Holding([]), base=Pickling), max_length=pytorch.Batch(2), latest_checkpoint=checkpoint.name)
         assert canary.exists()  # the call says that checkpoints are trusted
+
+    def read_by_everything_else(self, checkpoint: Path, tmp_path: Path) -> None:
+        """Read the checkpoint with the commands and the SDK, none of which may unpickle anything."""
+        name = checkpoint.name
+        assert "PICKLED STATE" in det_ok("checkpoint", "describe", name)
+        det_ok("checkpoint", "download", name, "-o", str(tmp_path / "downloaded"))
+        det_ok("checkpoint", "export", name, "-o", str(tmp_path / "weights.pt"))
+        det_ok("store", "check")
+        found = Determined().get_checkpoint(name)
+        copy = found.download(str(tmp_path / "by the SDK"))
+        assert (Path(copy) / pickled_state.FILE).read_bytes() == (checkpoint / pickled_state.FILE).read_bytes()
 
     def test_what_cannot_be_pickled_either_is_refused_early(self) -> None:
         with pytest.raises(TypeError, match=r"callbacks\['a'\]\['held'\].*cannot be pickled either"):
