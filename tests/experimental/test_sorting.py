@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from determined.curves.summary import statistics_of
 from determined.experimental.enums import OrderBy
 from determined.experimental.lists import in_order
-from determined.store.sql.summaries import _summary
 
 
 @given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))
@@ -31,7 +31,7 @@ def test_what_cannot_be_compared_comes_last_and_of_equal_ones_the_oldest_first(
 
 @given(st.lists(st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 2**1023]), min_size=1))
 def test_numbers_of_any_size_are_summed_up(values: list[float]) -> None:
-    summary = _summary(values)
+    summary = statistics_of(values).plain()
     assert (summary["count"], summary["type"]) == (len(values), "number")
     assert all(name in summary for name in ("sum", "mean", "min", "max"))
     assert str(summary["last"]) == str(values[-1])

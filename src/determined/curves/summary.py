@@ -42,7 +42,6 @@ class Statistics(NamedTuple):
             "mean": self.mean,
             "min": last if self.low is None else self.low,
             "max": last if self.high is None else self.high,
-            "non_finite": self.non_finite,
         }
 
     @property

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from determined.curves import summary
+from determined.curves.summary import Summary
 from determined.experimental.old_names import warn_renamed
 from determined.experimental.session import Session, utc_datetime
-from determined.store.sql import summaries
-from determined.store.sql.summaries import Summary
 
 if TYPE_CHECKING:
     from determined.store.records import Metric
@@ -53,8 +53,8 @@ def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) 
 
 
 def summarize(session: Session, trial_id: int) -> Summary:
-    """Return statistics of each metric by group and name; see `store/sql/summaries.py`."""
-    return summaries.summarize(_reports(session, trial_id, None))
+    """Return statistics of each metric by group and name; see `curves/summary.py`."""
+    return summary.summarize(_reports(session, trial_id, None))
 
 
 def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]:

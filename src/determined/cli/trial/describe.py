@@ -32,7 +32,7 @@ from determined.cli.experiment.views.trial_metrics import (
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 from determined.config.flattening import flat
-from determined.store.sql.summaries import Summary, summarize
+from determined.curves.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -12,6 +13,8 @@ import click
 from determined.cli.display.safe_text import visible
 from determined.cli.experiment.comparison.chart import draw, letter
 from determined.cli.experiment.comparison.entries import ComparisonEntry
+from determined.curves import thin
+from determined.curves.thin import Drawing, DrawnCurve, Points
 
 # Six colours that terminals have and that people can tell apart; more curves get letters.
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
@@ -27,24 +30,32 @@ def charts(found: Sequence[ComparisonEntry]) -> list[str]:
 
 def _chart(title: str, found: Sequence[ComparisonEntry]) -> str:
     """Return a chart of one metric with its legend."""
-    from determined.config.metric_values import finite_number
-
     # With more curves than colours all get letters, so that no two look alike.
     paint = _coloured if len(found) <= len(_COLOURS) and _has_colours() else None
-    curves: list[list[tuple[float, float]]] = []
+    # Of many points the extremes are drawn: more than a terminal can show, and a spike is among them.
+    histories = [one.measured for one in found if one.measured is not None]
+    drawing = thin.draw([Points(each.column.steps.astype(float), each.column.values) for each in histories])
     legend = []
-    for index, one in enumerate(found):
-        assert one.measured is not None
-        values = [(step, finite_number(value)) for step, value in one.measured.points]
-        curves.append([(step, float("nan") if value is None else value) for step, value in values])
-        odd = sum(value is None for _, value in values)
-        remark = f" ({odd} of {len(values)} values cannot be drawn)" if odd else ""
+    for index, (one, drawn) in enumerate(zip(found, drawing.curves, strict=True)):
+        odd = sum(mark.count for mark in drawn.marks)
+        remark = f" ({odd} of {drawn.points} values cannot be drawn)" if odd else ""
         name = f"{letter(index)} {one.title}"
         legend.append((name if paint is None else paint(name, index)) + remark)
     width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-    chart = draw(curves, width=width, paint=paint)
+    chart = draw([_points(drawing, drawn) for drawn in drawing.curves], width=width, paint=paint)
     scale = ", logarithmic" if chart.logarithmic else ""
     return "\n".join([visible(f"{title}{scale}"), *chart.lines, "  ".join(legend)])
+
+
+def _points(drawing: Drawing, drawn: DrawnCurve) -> list[tuple[float, float]]:
+    """Return a curve as points, with a gap where all values are not finite."""
+    points: list[tuple[float, float]] = []
+    for x, low, high in zip(drawing.x.tolist(), drawn.low.tolist(), drawn.high.tolist(), strict=True):
+        if not math.isnan(low):
+            points += [(x, low)] if low == high else [(x, low), (x, high)]
+    places = {x for x, _ in points}
+    gaps = {mark.x for mark in drawn.marks} - places
+    return sorted([*points, *((x, math.nan) for x in gaps)], key=lambda point: point[0])
 
 
 def _coloured(text: str, curve: int) -> str:

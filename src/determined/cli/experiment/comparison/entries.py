@@ -17,13 +17,13 @@ from determined.cli.experiment.comparison.metric_history import (
     reported_names,
 )
 from determined.config.flattening import flat
+from determined.curves.read import Key, read_columns
 from determined.errors import DeterminedError
 from determined.experiment.searched_names import ranges
 from determined.store.ranking import best_trials
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
-    from determined.store.records import Metric
     from determined.store.store import Store
 
 _COMPARED_SEPARATELY = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
@@ -77,13 +77,13 @@ def comparison_entries(
     # The metric of most experiments first, for those that recorded none.
     known = [name for name, _ in Counter(row.metric for row in experiments if row.metric is not None).most_common()]
     searched = {name for row in experiments for name, space in ranges(row) if isinstance(space, dict)}
-    all_reports: list[Metric] = []
+    reported: set[Key] = set()
     found = []
     for title, experiment, best in chosen:
-        reports = [] if best is None else store.metrics(best.id)
-        all_reports += reports
-        names = names_to_try(experiment, known, reports, group) if metric is None else [metric]
-        metrics = measured(reports, names, group)
+        columns = {} if best is None else read_columns(store.reports.pages(best.id))
+        reported |= columns.keys()
+        names = names_to_try(experiment, known, columns, group) if metric is None else [metric]
+        metrics = measured(columns, names, group)
         if metrics is not None:
             smaller = (
                 direction(metrics.name, experiment, experiments) if smaller_is_better is None else smaller_is_better
@@ -103,7 +103,7 @@ def comparison_entries(
     if (metric or group) and not any(one.measured for one in found):
         raise DeterminedError(
             f"none of the compared trials reported {repr(metric) if metric else 'its searcher metric'}"
-            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(all_reports)}"
+            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(reported)}"
         )
     return found
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.display.table import first_few
 
 if TYPE_CHECKING:
+    from determined.curves.read import Column, Key
     from determined.store.experiment_records import Experiment
-    from determined.store.records import Metric
 
 _GROUPS = ("validation", "training")  # groups in which a metric is searched, in this order
 
@@ -21,8 +21,13 @@ class MetricHistory:
 
     group: str
     name: str
-    points: list[tuple[int, Any]]  # step and value, as stored
+    column: Column
     smaller_is_better: bool | None = None  # None if unknown
+
+    @property
+    def points(self) -> list[tuple[int, Any]]:
+        """The steps and values, as stored."""
+        return list(zip(self.column.steps.tolist(), self.column.reported, strict=True))
 
     @property
     def described(self) -> str:
@@ -45,25 +50,21 @@ class MetricHistory:
         return next(iter(ranked), None)
 
 
-def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None) -> MetricHistory | None:
+def measured(columns: Mapping[Key, Column], names: Sequence[str], group: str | None) -> MetricHistory | None:
     """Return the first of the names that was reported, in the first group that contains it, or None."""
     for name in names:
         for known in (group,) if group else _GROUPS:
-            rows = [row for row in reports if row.group == known and name in row.metrics]
-            if rows:
-                points = sorted(((row.steps_completed or 0, row.metrics[name]) for row in rows), key=lambda at: at[0])
-                return MetricHistory(known, name, points)
+            if (known, name) in columns:
+                return MetricHistory(known, name, columns[known, name])
     return None
 
 
-def names_to_try(
-    experiment: Experiment, others: Sequence[str], reports: Iterable[Metric], group: str | None
-) -> list[str]:
+def names_to_try(experiment: Experiment, others: Sequence[str], keys: Iterable[Key], group: str | None) -> list[str]:
     """Return the metrics to look for: the searcher metric, or without one those of the other experiments, then any."""
     if experiment.metric is not None:
         return [experiment.metric]
     known = (group,) if group else _GROUPS
-    return [*others, *sorted({name for row in reports if row.group in known for name in row.metrics})]
+    return [*others, *sorted({name for in_group, name in keys if in_group in known})]
 
 
 def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -> bool | None:
@@ -75,7 +76,6 @@ def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -
     return directions.pop() if len(directions) == 1 else None
 
 
-def reported_names(reports: Iterable[Metric]) -> str:
+def reported_names(keys: Iterable[Key]) -> str:
     """Return the groups and names of all reported metrics, for a message."""
-    names = {f"{row.group} {name}" for row in reports for name in row.metrics}
-    return first_few(sorted(names)) or "nothing"
+    return first_few(sorted({f"{group} {name}" for group, name in keys})) or "nothing"

@@ -9,7 +9,7 @@ from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import iso_time
 from determined.cli.display.table import Column, Row, table
 from determined.cli.display.times import time_texts
-from determined.store.sql.summaries import Summary, summarize
+from determined.curves.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
