@@ -198,14 +198,14 @@ def test_the_runner_goes_on_from_it(tmp_path: Path) -> None:
         storage.commit("published")
         return lease.experiment_id, trial_id
 
-    experiment_id, trial_id = writer.ask(prepare)
+    experiment_id, trial_id = writer.query(prepare)
 
     searcher = {"name": "single", "metric": "error"}
     config = StoredConfig({"entrypoint": "true", "searcher": searcher, "checkpoint_storage": block})
     checkpoints = TrialCheckpoints(experiment_id, settings_of(config), writer)
     assert checkpoints.holds(trial_id, 7)
     assert checkpoints.newest_good(trial_id) == ("published", 7)
-    assert writer.ask(lambda store: store.publishing.unrecorded(storage.name, trial_id)) == []
+    assert writer.query(lambda store: store.publishing.unrecorded(storage.name, trial_id)) == []
     writer.close()
 
 
@@ -218,7 +218,7 @@ def test_a_storage_that_cannot_be_read_now_is_looked_at_later(tmp_path: Path) ->
     writer = Writer(open_store, patience=10)
     with pytest.raises(OSError, match="network"):
         recover_unrecorded(writer.queued(LocalWorkerStore), str(published.parent), fails)
-    (found,) = writer.ask(lambda store: store.publishing.unrecorded(str(published.parent)))
+    (found,) = writer.query(lambda store: store.publishing.unrecorded(str(published.parent)))
     assert found.checkpoint_id == published.name
     writer.close()
 

@@ -69,7 +69,7 @@ def test_a_clean_up_that_was_cut_short_is_finished_by_the_next_one(home: Path) -
         for step in range(4):
             if step == 3:  # as a process does that is killed before the files are gone
                 with opened() as store:
-                    assert store.upkeep.condemn_unused([uuids[1]]) == [uuids[1]]
+                    assert store.upkeep.mark_unused_deleted([uuids[1]]) == [uuids[1]]
                 assert (home / "saved" / uuids[1]).is_dir()
             with context.checkpoint.store_path({"steps_completed": step}) as (path, uuid):
                 (path / "weights").write_text(str(step))

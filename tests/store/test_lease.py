@@ -206,7 +206,7 @@ postgres._LONGEST_PAUSE_IN_TRANSACTION = "300ms"
 place, experiment_id = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)
 writer = Writer(lambda: open_store(place), patience=30)
-lease = writer.ask(lambda store: store.experiments.acquire(experiment_id, this_process()))
+lease = writer.query(lambda store: store.experiments.acquire(experiment_id, this_process()))
 sys.stdin.readline()
 def stop_in_the_middle(store):
     with store._database.transaction():
@@ -214,7 +214,7 @@ def stop_in_the_middle(store):
         print("locked", flush=True)
         sys.stdin.readline()
         store._database.execute("UPDATE leases SET token = 99")
-writer.ask(stop_in_the_middle)
+writer.query(stop_in_the_middle)
 """
 
 

@@ -23,7 +23,7 @@ from determined.store.writer import Writer
 from tests.store.rows import begin, metric
 place, rounds = sys.argv[1], int(sys.argv[2])
 writer = Writer(lambda: open_store(place), patience=60)
-attempt = writer.ask(begin)
+attempt = writer.query(begin)
 print(attempt.trial_id, flush=True)
 for number in range(rounds):
     for step in range(50 * number, 50 * number + 50):

@@ -101,7 +101,7 @@ class TestVersions:
         with pytest.raises(StoreError, match="'net' is archived"):
             store.registry.register(model.id, saved)
         store.registry.edit_model(model.id, Edit(archived=False))
-        store.upkeep.condemn([], partially=[saved])
+        store.upkeep.mark_deleted([], partially=[saved])
         with pytest.raises(StoreError, match=f"{saved} is PARTIALLY_DELETED: only a complete one"):
             store.registry.register(model.id, saved)
         assert store.registry.versions(model.id) == []
@@ -111,7 +111,10 @@ class TestVersions:
         store.registry.register(model.id, saved)
         (experiment,) = store.experiments.list()
         assert store.registry.registered(experiment.id) == {saved}
-        for call in (lambda: store.upkeep.condemn([saved]), lambda: store.upkeep.condemn_experiment(experiment.id)):
+        for call in (
+            lambda: store.upkeep.mark_deleted([saved]),
+            lambda: store.upkeep.mark_experiment_deleted(experiment.id),
+        ):
             with pytest.raises(CheckpointInUse, match=f"{saved} is registered as version 1 of model 'net'"):
                 call()
         with pytest.raises(StoreError):  # the database itself refuses
@@ -119,7 +122,7 @@ class TestVersions:
         assert store.upkeep.checkpoint(saved).state == "ACTIVE"
         store.registry.delete_model(model.id)
         assert store.registry.registered(experiment.id) == set()
-        store.upkeep.condemn([saved])
+        store.upkeep.mark_deleted([saved])
         assert store.upkeep.checkpoint(saved).state == "DELETED"
 
     def test_registering_and_deleting_at_once_has_one_winner(self, store: Store, place: str) -> None:
@@ -131,7 +134,7 @@ class TestVersions:
             done = both_at_once(
                 place,
                 partial(register, model.id, row.checkpoint_id),
-                partial(condemn, row.checkpoint_id),
+                partial(mark_deleted, row.checkpoint_id),
             )
             state = store.upkeep.checkpoint(row.checkpoint_id).state
             assert (done, state) in (([0], "ACTIVE"), ([1], "DELETED"))
@@ -141,8 +144,8 @@ def register(model_id: int, uuid: str, own: Store) -> None:
     own.registry.register(model_id, uuid)
 
 
-def condemn(uuid: str, own: Store) -> None:
-    own.upkeep.condemn([uuid])
+def mark_deleted(uuid: str, own: Store) -> None:
+    own.upkeep.mark_deleted([uuid])
 
 
 def both_at_once(place: str, *calls: Callable[[Store], object]) -> list[int]:

@@ -135,7 +135,7 @@ def lose_answers(store: Store, count: int) -> None:
 
 def test_a_writer_repeats_what_was_not_answered(place: str, caplog: pytest.LogCaptureFixture) -> None:
     writer = Writer(lambda: open_store(place), patience=30)
-    lease, (trial_id, _) = writer.ask(lambda store: with_trials(store, 2))
+    lease, (trial_id, _) = writer.query(lambda store: with_trials(store, 2))
     change = Change(
         (JournalEntry(1, {"n": 1}, [{"a": 1}]),),
         {"state": 1},
@@ -144,8 +144,8 @@ def test_a_writer_repeats_what_was_not_answered(place: str, caplog: pytest.LogCa
         ((trial_id, "stop"),),
         ExperimentChange(progress=0.5),
     )
-    writer.ask(lambda store: lose_answers(store, 2))
-    ids = writer.ask(lambda store: store.experiments.commit(lease, change))
+    writer.query(lambda store: lose_answers(store, 2))
+    ids = writer.query(lambda store: store.experiments.commit(lease, change))
     assert "the answer was lost" in caplog.text
     writer.close()
     store = open_store(place)
@@ -158,14 +158,14 @@ def test_a_writer_repeats_what_was_not_answered(place: str, caplog: pytest.LogCa
 def test_a_server_that_is_stopped_again_and_again(postgres: PostgresServer) -> None:
     place = postgres.new_database()
     writer = Writer(lambda: open_store(place), patience=60)
-    lease = writer.ask(held_experiment)
+    lease = writer.query(held_experiment)
     rounds = 60
     ids: list[int] = []
 
     def run() -> None:
         for number in range(rounds):
             change = Change((JournalEntry(number + 1, {"n": number}, []),), {"seen": number + 1}, (new_trial(number),))
-            ids.extend(writer.ask(lambda store, change=change: store.experiments.commit(lease, change)))  # type: ignore[misc]
+            ids.extend(writer.query(lambda store, change=change: store.experiments.commit(lease, change)))  # type: ignore[misc]
 
     running = threading.Thread(target=run, daemon=True)
     running.start()

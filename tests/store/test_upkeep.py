@@ -116,7 +116,7 @@ class TestExperiments:
             lambda: store.upkeep.change_config(9, "resources", {"max_slots": 1}),
             lambda: store.upkeep.change_labels(9),
             lambda: store.upkeep.set_archived(9, True),
-            lambda: store.upkeep.condemn_experiment(9),
+            lambda: store.upkeep.mark_experiment_deleted(9),
             lambda: store.upkeep.delete_experiment(9, None),
         ):
             with pytest.raises(StoreError, match="Experiment 9 not found"):
@@ -140,7 +140,7 @@ class TestCheckpoints:
     def test_all_or_none(self, store: Store) -> None:
         _, uuid = ended_by_hand(store)
         with pytest.raises(StoreError, match="Checkpoint other not found"):
-            store.upkeep.condemn([uuid, "other"])
+            store.upkeep.mark_deleted([uuid, "other"])
         assert store.upkeep.checkpoint(uuid).state == "ACTIVE"
 
     def test_the_newest_of_a_trial_that_has_not_ended_stays(self, store: Store) -> None:
@@ -148,11 +148,11 @@ class TestCheckpoints:
         run = begin_managed(store, lease, trial_id)
         old, new = checkpoint(run, 1), checkpoint(run, 2)
         store.write([old, new])
-        store.upkeep.condemn([old.checkpoint_id])
+        store.upkeep.mark_deleted([old.checkpoint_id])
         with pytest.raises(CheckpointInUse, match=f"{new.checkpoint_id} is the newest of trial {trial_id}"):
-            store.upkeep.condemn([new.checkpoint_id])
+            store.upkeep.mark_deleted([new.checkpoint_id])
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="CANCELED", ended=9.0),)))
-        store.upkeep.condemn([new.checkpoint_id])
+        store.upkeep.mark_deleted([new.checkpoint_id])
 
     def test_a_clean_up_takes_only_what_nobody_needs(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
@@ -161,9 +161,9 @@ class TestCheckpoints:
         store.write([registered, surplus, newest])
         model = store.registry.create_model("net")
         store.registry.register(model.id, registered.checkpoint_id)
-        assert store.upkeep.condemn_unused([registered.checkpoint_id, surplus.checkpoint_id, newest.checkpoint_id]) == [
-            surplus.checkpoint_id
-        ]
+        assert store.upkeep.mark_unused_deleted(
+            [registered.checkpoint_id, surplus.checkpoint_id, newest.checkpoint_id]
+        ) == [surplus.checkpoint_id]
         with pytest.raises(
             StoreError, match=f"{surplus.checkpoint_id} is DELETED: only a complete one can be registered"
         ):
@@ -182,9 +182,9 @@ class TestCheckpoints:
         with pytest.raises(
             CheckpointInUse, match=f"{registered.checkpoint_id} is registered as version 1 of model 'net'"
         ):
-            store.upkeep.condemn_own(registered.checkpoint_id)
-        store.upkeep.condemn_own(newest.checkpoint_id)
-        store.upkeep.condemn_own("../never stored here")
+            store.upkeep.mark_own_deleted(registered.checkpoint_id)
+        store.upkeep.mark_own_deleted(newest.checkpoint_id)
+        store.upkeep.mark_own_deleted("../never stored here")
         assert [row.state for row in store.checkpoints(run.trial_id)] == ["DELETED", "ACTIVE"]
 
     def test_the_newest_of_a_run_by_hand_that_is_at_work_stays(self, store: Store) -> None:
@@ -192,26 +192,29 @@ class TestCheckpoints:
         row = checkpoint(run, 1)
         store.write([row])
         with pytest.raises(CheckpointInUse, match="newest of trial"):
-            store.upkeep.condemn([row.checkpoint_id])
+            store.upkeep.mark_deleted([row.checkpoint_id])
         store.write([EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
-        store.upkeep.condemn([row.checkpoint_id])
+        store.upkeep.mark_deleted([row.checkpoint_id])
 
     def test_what_other_trials_begin_with_stays(self, store: Store) -> None:
         experiment_id, uuid = ended_by_hand(store)
         lease = held_experiment(store)
         (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))
-        for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
+        for call in (
+            lambda: store.upkeep.mark_deleted([uuid]),
+            lambda: store.upkeep.mark_experiment_deleted(experiment_id),
+        ):
             with pytest.raises(CheckpointInUse, match=f"what trial {trial_id} begins with"):
                 call()
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="COMPLETED", ended=9.0),)))
-        store.upkeep.condemn([uuid])
+        store.upkeep.mark_deleted([uuid])
 
     def test_what_a_search_will_begin_with_stays(self, store: Store) -> None:
         _, uuid = ended_by_hand(store)
         config = {"searcher": {"name": "random", "metric": "error", "source_checkpoint_uuid": uuid}}
         other = store.experiments.create(new_experiment(config=config, paused=True))
         with pytest.raises(CheckpointInUse, match=f"trials of experiment {other} begin with"):
-            store.upkeep.condemn([uuid])
+            store.upkeep.mark_deleted([uuid])
 
     @pytest.mark.parametrize("state", ["ERROR", "CANCELED"])
     def test_what_a_failed_trial_would_begin_with_again_stays(self, store: Store, state: Any) -> None:
@@ -221,12 +224,15 @@ class TestCheckpoints:
         ended = tuple(TrialChange(one, state=state, ended=9.0) for one in (other, trial_id))
         store.experiments.commit(lease, Change(trials=ended, experiment=ExperimentChange(state, ended=9.0)))
         words = f"trial {trial_id} begins with: it ended as {state} without .*delete experiment {lease.experiment_id} "
-        for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
+        for call in (
+            lambda: store.upkeep.mark_deleted([uuid]),
+            lambda: store.upkeep.mark_experiment_deleted(experiment_id),
+        ):
             with pytest.raises(CheckpointInUse, match=words):
                 call()
-        assert store.upkeep.condemn_unused([uuid]) == []
+        assert store.upkeep.mark_unused_deleted([uuid]) == []
         store.upkeep.delete_experiment(lease.experiment_id, lease)
-        store.upkeep.condemn([uuid])
+        store.upkeep.mark_deleted([uuid])
 
     def test_a_failed_trial_with_a_checkpoint_of_its_own_needs_no_other(self, store: Store) -> None:
         _, uuid = ended_by_hand(store)
@@ -235,7 +241,7 @@ class TestCheckpoints:
         run = begin_managed(store, lease, trial_id)
         store.write([checkpoint(run, 1)])
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="ERROR", ended=9.0),)))
-        store.upkeep.condemn([uuid])
+        store.upkeep.mark_deleted([uuid])
 
     def test_what_a_failed_search_would_begin_with_again_stays(self, store: Store) -> None:
         experiment_id, uuid = ended_by_hand(store)
@@ -243,19 +249,19 @@ class TestCheckpoints:
         lease = held_experiment(store, config=config)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("ERROR", ended=9.0)))
         with pytest.raises(CheckpointInUse, match=f"experiment {lease.experiment_id} begin with: it ended as ERROR"):
-            store.upkeep.condemn_experiment(experiment_id)
+            store.upkeep.mark_experiment_deleted(experiment_id)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("COMPLETED", ended=9.0)))
-        store.upkeep.condemn_experiment(experiment_id)
+        store.upkeep.mark_experiment_deleted(experiment_id)
 
     def test_the_newest_of_an_interrupted_run_stays_until_that_is_canceled(self, store: Store) -> None:
         begun = begin(store)
         old, new = checkpoint(begun, 5, "old"), checkpoint(begun, 9, "new")
         store.write([old, new, EndRow(begun.trial_id, 1, "stopped", 9.0, 1.0)])
         with pytest.raises(CheckpointInUse, match=r"new is the newest of trial .* cancel the experiment first"):
-            store.upkeep.condemn(["new"])
-        store.upkeep.condemn(["old"])
+            store.upkeep.mark_deleted(["new"])
+        store.upkeep.mark_deleted(["old"])
         store.experiments.cancel_paused(begun.experiment_id)
-        store.upkeep.condemn(["new"])
+        store.upkeep.mark_deleted(["new"])
 
 
 class TestDeletion:
@@ -278,12 +284,12 @@ class TestDeletion:
         continued = begin(store, checkpoint=row.checkpoint_id, steps=5)  # a run by hand from its checkpoint
 
         with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be deleted once it has ended"):
-            store.upkeep.condemn_experiment(lease.experiment_id)
+            store.upkeep.mark_experiment_deleted(lease.experiment_id)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("CANCELED", ended=9.0)))
-        assert [found.checkpoint_id for found in store.upkeep.condemn_experiment(lease.experiment_id)] == [
+        assert [found.checkpoint_id for found in store.upkeep.mark_experiment_deleted(lease.experiment_id)] == [
             row.checkpoint_id
         ]
-        assert [found.state for found in store.upkeep.condemn_experiment(lease.experiment_id)] == ["DELETED"]
+        assert [found.state for found in store.upkeep.mark_experiment_deleted(lease.experiment_id)] == ["DELETED"]
         store.upkeep.delete_experiment(lease.experiment_id, lease)
 
         assert [found.id for found in store.experiments.list()] == [continued.experiment_id, child, kept]

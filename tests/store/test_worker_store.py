@@ -149,10 +149,10 @@ def test_checkpoints(worker: WorkerStore, store: Store) -> None:
     worker.record_use(begun.trial_id, "checkpoint-3", None)
     assert store.lineage.users_of_version(model.id, 1) == [begun.trial_id]
 
-    assert worker.condemn_unused(["checkpoint-1", "checkpoint-4"]) == ["checkpoint-1"]
+    assert worker.mark_unused_deleted(["checkpoint-1", "checkpoint-4"]) == ["checkpoint-1"]
     worker.set_checkpoint_deleted("checkpoint-1")
-    worker.condemn_own("checkpoint-3")
-    worker.condemn_own("unknown")
+    worker.mark_own_deleted("checkpoint-3")
+    worker.mark_own_deleted("unknown")
     states = {row.checkpoint_id: (row.state, bool(row.resources)) for row in worker.checkpoints(begun.trial_id)}
     assert states == {
         "checkpoint-1": ("DELETED", False),
@@ -161,7 +161,7 @@ def test_checkpoints(worker: WorkerStore, store: Store) -> None:
         "checkpoint-4": ("ACTIVE", True),
     }
     with pytest.raises(CheckpointInUse, match="net"):
-        worker.condemn_own("checkpoint-4")
+        worker.mark_own_deleted("checkpoint-4")
 
 
 def test_checkpoints_from_which_trials_start(worker: WorkerStore, store: Store) -> None:

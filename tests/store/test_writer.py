@@ -59,7 +59,7 @@ def steps(place: str | Path, trial_id: int) -> list[int | None]:
 
 def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     for step in range(1000):
         writer.put(metric(attempt, "g", step, {"x": step}))
     writer.flush()
@@ -68,14 +68,14 @@ def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer
 
 def test_an_answer_knows_what_was_put_before(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     for step in range(10):
         writer.put(metric(attempt, "g", step, {"x": step}))
 
         def find(store: Store, step: int = step) -> Metric | None:
             return store.find_metric(attempt.trial_id, "g", step)
 
-        found = writer.ask(find)
+        found = writer.query(find)
         assert found is not None
         assert found.metrics == {"x": step}
 
@@ -85,7 +85,7 @@ def test_nobody_waits_for_the_disk_while_there_is_room(
 ) -> None:
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     busy = sqlite3.connect(path, isolation_level=None)
     busy.execute("BEGIN IMMEDIATE")  # nobody else can write from here on
     for step in range(writing._MOST_ROWS):
@@ -106,7 +106,7 @@ def test_a_file_that_others_keep_busy_is_waited_for(
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     busy = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     busy.execute("BEGIN IMMEDIATE")
     writer.put(metric(attempt, "g", 1, {}))
@@ -154,11 +154,11 @@ def test_a_full_queue_waits_and_drops_nothing(
 
 def test_of_many_statuses_the_last_one_is_kept(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     for number in range(1001):
         writer.put(StatusRow(attempt.trial_id, 1, f"phase {number}", number / 1000))
     writer.flush()
-    (run,) = writer.ask(lambda store: store.runs())
+    (run,) = writer.query(lambda store: store.runs())
     assert (run.phase, run.progress) == ("phase 1000", 1.0)
 
 
@@ -167,7 +167,7 @@ def test_a_server_that_was_away_has_everything_once(
 ) -> None:
     place = postgres.new_database()
     writer = make_writer(place, patience=600.0)  # were it used up, the time-out of the test would end it
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     for round_number in range(3):
         for step in range(100):
             writer.put(metric(attempt, "g", 100 * round_number + step, {}))
@@ -186,7 +186,7 @@ def test_a_server_that_was_away_has_everything_once(
             assert "is available again; no report was lost" in caplog.text
     writer.flush()
     assert sorted(map(int, filter(None, steps(place, attempt.trial_id)))) == list(range(1, 400))
-    samples = writer.ask(lambda store: store.samples(attempt.trial_id))
+    samples = writer.query(lambda store: store.samples(attempt.trial_id))
     assert [row.metrics["n"] for row in samples] == list(range(100)) * 3
 
 
@@ -194,7 +194,7 @@ def test_a_server_that_stays_away_ends_the_run_by_name(
     postgres: PostgresServer, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     writer = make_writer(postgres.new_database(), patience=0.5)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     postgres.stop()
     try:
         writer.put(metric(attempt, "g", 1, {}))
@@ -214,7 +214,7 @@ def test_a_program_that_fails_does_not_wait_long_for_a_server(
 ) -> None:
     monkeypatch.setattr(writing, "_SECONDS_IN_A_HURRY", 0.2)
     writer = make_writer(postgres.new_database(), patience=600)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     postgres.stop()
     try:
         writer.put(metric(attempt, "g", 1, {}))
@@ -229,16 +229,16 @@ def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., W
 
     writer = make_writer(f"postgresql://me@127.0.0.1:{free_port()}/x", patience=0.2)
     with pytest.raises(StoreError, match="cannot be reached"):
-        writer.ask(begin)
+        writer.query(begin)
     with pytest.raises(StoreError, match="cannot be reached"):
-        writer.ask(begin)
+        writer.query(begin)
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Writer[Store]]) -> None:
     """The room is given back by somebody; SQLite's own limit on pages stands for the disk."""
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
 
     def limit(pages: int) -> Callable[[Store], object]:
         return lambda store: store._database.execute(f"PRAGMA max_page_count = {pages}")
@@ -253,7 +253,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Wr
             limit(1_000_000)(writer._store)
 
     logging.getLogger("determined.store").addHandler(Room())
-    writer.ask(limit(40))
+    writer.query(limit(40))
     for step in range(100):
         writer.put(metric(attempt, "g", step, {"x": "x" * 5000}))
     writer.flush()
@@ -265,7 +265,7 @@ def test_what_is_refused_for_good_is_raised_by_the_next_call(
 ) -> None:
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     path.unlink()
     writer.put(metric(attempt, "g", 1, {}))
     with pytest.raises(StoreError, match="removed or replaced"):
@@ -278,9 +278,9 @@ def test_a_question_that_fails_is_answered_and_nothing_else_happens(
     place: str, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     writer = make_writer(place)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     with pytest.raises(ZeroDivisionError):
-        writer.ask(lambda store: 1 // 0)
+        writer.query(lambda store: 1 // 0)
     writer.put(metric(attempt, "g", 1, {}))
     writer.flush()
     assert steps(place, attempt.trial_id) == [1]
@@ -288,7 +288,7 @@ def test_a_question_that_fails_is_answered_and_nothing_else_happens(
 
 def test_a_closed_writer_takes_nothing(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
-    attempt = writer.ask(begin)
+    attempt = writer.query(begin)
     writer.put(metric(attempt, "g", 1, {}))
     writer.close()
     writer.close()
@@ -305,14 +305,14 @@ from determined.store.writer import Writer
 from tests.store.rows import begin, metric
 place, how = sys.argv[1:]
 writer = Writer(lambda: open_store(place), patience=30)
-attempt = writer.ask(begin)
+attempt = writer.query(begin)
 for step in range(100):
     writer.put(metric(attempt, "g", step, {}))
 if how == "forks":
     for leave in (os._exit, sys.exit):
         child = os.fork()
         if child == 0:
-            for refused in (lambda: writer.put(metric(attempt, "g", 100, {})), lambda: writer.ask(begin)):
+            for refused in (lambda: writer.put(metric(attempt, "g", 100, {})), lambda: writer.query(begin)):
                 try:
                     refused()
                 except Exception as error:

@@ -56,7 +56,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Whole:
+class IntegerRange:
     """An integer range, both ends included."""
 
     low: int
@@ -65,7 +65,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Real:
+class RealRange:
     """A range of real numbers."""
 
     low: float
@@ -74,7 +74,7 @@ class Real:
 
 
 @dataclass(frozen=True)
-class Power:
+class LogRange:
     """A range on a logarithmic scale: `base` to an exponent between `low` and `high`."""
 
     base: float
@@ -93,7 +93,7 @@ class Power:
         return min(first, second), max(first, second)
 
 
-Leaf = Const | Choice | Whole | Real | Power
+Leaf = Const | Choice | IntegerRange | RealRange | LogRange
 
 
 def leaf(value: Any, where: str) -> Leaf:
@@ -110,20 +110,20 @@ def leaf(value: Any, where: str) -> Leaf:
         return Choice(choices)
     if kind == "int":
         low, high = _bounds(value, where, whole=True)
-        return Whole(int(low), int(high), _count(value, where))
+        return IntegerRange(int(low), int(high), _count(value, where))
     if kind == "double":
-        return Real(*_bounds(value, where), _count(value, where))
+        return RealRange(*_bounds(value, where), _count(value, where))
     if kind == "log":
         base = _field(value, "base", where)
         if number(base) is None or base <= 0:
             raise InvalidConfigurationException(message=f"{where}.base: expected a number above 0, got {base!r}")
-        return Power(base, *_bounds(value, where), _count(value, where))
+        return LogRange(base, *_bounds(value, where), _count(value, where))
     if kind == "loguniform":
         low, high = _bounds(value, where, names=("min", "max"))
         if low <= 0:
             raise InvalidConfigurationException(message=f"{where}.min: expected a number above 0, got {low!r}")
         # Base 10 and exponents, so that sampling and grids treat both spellings alike.
-        return Power(10.0, math.log10(low), math.log10(high), _count(value, where), bounds_are_values=True)
+        return LogRange(10.0, math.log10(low), math.log10(high), _count(value, where), bounds_are_values=True)
     raise InvalidConfigurationException(message=f"{where}.type: expected {', '.join(KINDS)}, got {kind!r}")
 
 
@@ -153,10 +153,10 @@ def draw(found: Leaf, stream: RandomStream) -> Any:
         return found.value
     if isinstance(found, Choice):
         return found.values[stream.integer(len(found.values) - 1)]
-    if isinstance(found, Whole):
+    if isinstance(found, IntegerRange):
         return found.low + stream.integer(found.high - found.low)
     drawn = found.low + (found.high - found.low) * stream.unit()
-    return found.value(drawn) if isinstance(found, Power) else drawn
+    return found.value(drawn) if isinstance(found, LogRange) else drawn
 
 
 def _bounds(

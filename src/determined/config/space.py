@@ -18,7 +18,7 @@ from determined.errors import Mistake
 Number = Annotated[float, validators.number()]
 PositiveNumber = Annotated[float, validators.number(above=0)]
 # Up to here a float represents every integer, and JSON parsers of other languages read it exactly.
-Whole = Annotated[int, validators.whole(-(2**53), 2**53, expected="a whole number")]
+WholeNumber = Annotated[int, validators.integer(-(2**53), 2**53, expected="a whole number")]
 
 
 def _values(value: Any) -> list[Any]:
@@ -39,8 +39,8 @@ class Int(Block):
     """An integer range, both ends included."""
 
     type: Literal["int"]
-    minval: Whole
-    maxval: Whole
+    minval: WholeNumber
+    maxval: WholeNumber
     count: PositiveCount | None = None
 
 

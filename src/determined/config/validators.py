@@ -44,7 +44,7 @@ def refusal(expected: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
 
 
-def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Check:
+def integer(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Check:
     """Return a validator for integers in a range. 1e3 is accepted, true is not."""
     words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
 
@@ -161,5 +161,5 @@ Flag = Annotated[bool, Check(_flag)]
 Text = Annotated[str, Check(_text)]
 FilledText = Annotated[str, Check(_filled_text)]
 AbsolutePath = Annotated[str, Check(_absolute_path)]
-Count = Annotated[int, whole(0)]
-PositiveCount = Annotated[int, whole(1)]
+Count = Annotated[int, integer(0)]
+PositiveCount = Annotated[int, integer(1)]

@@ -161,7 +161,7 @@ class CheckpointContext:
         """
         # Marked in the store first: after an interruption a later clean-up finds the mark and deletes the remaining
         # files. In the other order a recorded checkpoint could lack files.
-        self._records.condemn_own(storage_id)
+        self._records.mark_own_deleted(storage_id)
         self._storage.delete(storage_id)
         self._records.set_deleted(storage_id)
 

@@ -302,7 +302,7 @@ class LocalEngine:
             self._selector.unregister(stream.file)
             stream.close()
         self._wakeups.forget(key)
-        self._pool.give_back(running.slots)
+        self._pool.release(running.slots)
 
     def _close_stream(self, stream: Stream) -> None:
         """Close a pipe whose writers have all closed it."""

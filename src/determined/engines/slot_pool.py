@@ -49,7 +49,7 @@ class SlotPool:
         """Mark slots as used by a job."""
         self._free = [number for number in self._free if number not in ids]
 
-    def give_back(self, ids: Sequence[int]) -> None:
+    def release(self, ids: Sequence[int]) -> None:
         """Mark the slots of a job that has ended as free."""
         # In ascending order, so that jobs get the lowest free numbers.
         self._free = sorted([*self._free, *ids])

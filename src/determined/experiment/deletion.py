@@ -112,7 +112,7 @@ def delete_checkpoints(store: Store, checkpoint_ids: Sequence[str]) -> None:
     # Opened before anything is marked, because one may be unreachable.
     storages = [_storage(store, row) for row in rows]
     # All in one transaction: either every checkpoint may be deleted or none is marked.
-    store.upkeep.condemn([row.checkpoint_id for row in rows if row.state != "DELETED"])
+    store.upkeep.mark_deleted([row.checkpoint_id for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
         # The files of an imported checkpoint belong to the store that it came from.
         if not row.borrowed:
@@ -139,7 +139,9 @@ def delete_files_of_checkpoints(
     # Decided before anything is marked, from the files that exist.
     wholly = [one for one in found if one.present and all(map(unwanted, one.present))]
     partly = [one for one in found if one not in wholly and any(map(unwanted, one.present))]
-    store.upkeep.condemn([one.row.checkpoint_id for one in wholly], partially=[one.row.checkpoint_id for one in partly])
+    store.upkeep.mark_deleted(
+        [one.row.checkpoint_id for one in wholly], partially=[one.row.checkpoint_id for one in partly]
+    )
     for one in found:
         if one in wholly or not one.present:
             if not one.row.borrowed:
@@ -196,8 +198,8 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     places |= {output.storage for output in own_outputs}
     # Opened first: a failure here happens before anything is marked.
     storages = {place: storage_of(experiment, place) for place in places}
-    condemned = store.upkeep.condemn_experiment(experiment.id)
-    checkpoints = [row for row in condemned if not row.borrowed]
+    marked = store.upkeep.mark_experiment_deleted(experiment.id)
+    checkpoints = [row for row in marked if not row.borrowed]
     for row in checkpoints:
         _delete_files(storages[row.storage], row)
         # Deleting files of an object store takes long, and without a heartbeat the lease would be taken over.
@@ -211,7 +213,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     own = None if experiment.is_standalone else experiment_dir(experiment.key)
     # The experiment's own directory is deleted last: it holds the credentials of its checkpoint storage.
     directories = [*run_directories, *([] if own is None else [own])]
-    left += [f"{row.storage}/{row.checkpoint_id}" for row in condemned if row.borrowed and row.resources]
+    left += [f"{row.storage}/{row.checkpoint_id}" for row in marked if row.borrowed and row.resources]
     left += [f"{output.storage}/{output.uuid}" for output in kept_elsewhere if output.uploads]
     if experiment.borrowed:
         left += [str(path) for path in directories if path.exists()]

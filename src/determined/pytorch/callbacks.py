@@ -141,16 +141,16 @@ class Callbacks:
 
     def overrides(self, hook: str) -> bool:
         """Return whether any callback overrides `hook`."""
-        return bool(self._of(hook))
+        return bool(self._overriding_functions(hook))
 
     def call(self, hook: str, *args: Any, **kwargs: Any) -> None:
         """Call `hook` of every callback that overrides it, in order."""
-        for function in self._of(hook):
+        for function in self._overriding_functions(hook):
             function(*args, **kwargs)
 
     def epoch_start(self, epoch_idx: int) -> None:
         """Call `on_training_epoch_start`; callbacks may define it without the argument `epoch_idx` (deprecated)."""
-        for function in self._of("on_training_epoch_start"):
+        for function in self._overriding_functions("on_training_epoch_start"):
             if _takes_nothing(function):
                 function()
             else:
@@ -191,7 +191,7 @@ class Callbacks:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.by_name.values())
 
-    def _of(self, hook: str) -> list[Callable[..., Any]]:
+    def _overriding_functions(self, hook: str) -> list[Callable[..., Any]]:
         """Return the functions of the callbacks that override `hook`, cached."""
         # Also remembers that no callback overrides the hook, which is the usual case.
         if hook not in self._hooks:
@@ -231,13 +231,13 @@ def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
             stop()
         else:
             # The error that ended training is the one that the user must see.
-            quietly(stop)
+            log_errors_of(stop)
         return False
 
     return leave
 
 
-def quietly(clean_up: Callable[[], None]) -> None:
+def log_errors_of(clean_up: Callable[[], None]) -> None:
     """Call `clean_up` and log an exception instead of raising it, so that it does not hide the original error."""
     try:
         clean_up()

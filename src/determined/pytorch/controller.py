@@ -16,7 +16,7 @@ from determined.errors import InvalidExperimentException
 from determined.program import is_interactive
 from determined.pytorch import validation
 from determined.pytorch.binding import bind
-from determined.pytorch.callbacks import Callbacks, quietly
+from determined.pytorch.callbacks import Callbacks, log_errors_of
 from determined.pytorch.checkpoint import latest, legacy, trial_description, unwrapped_parameters
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.pytorch.checkpoint.directory import opened, read_state
@@ -175,7 +175,7 @@ class PyTorchTrialController:
 
             # Built before the restore, because the checkpoint contains states of the loader that are loaded into it.
             data = self._training_data()
-            cleanup.callback(quietly, data.close)
+            cleanup.callback(log_errors_of, data.close)
             plan = self._plan(data)
             loop = self._build_loop(plan, data, stopping, cleanup)
             if self._context.distributed.rank == 0:
@@ -199,7 +199,7 @@ class PyTorchTrialController:
             loop.checkpointer.check()
             if self._arguments.profiling_enabled:
                 self.core_context.profiler.on()
-                cleanup.callback(quietly, self.core_context.profiler.off)
+                cleanup.callback(log_errors_of, self.core_context.profiler.off)
             self._train(loop)
 
     def _train(self, loop: TrainLoop) -> None:
@@ -337,10 +337,10 @@ class PyTorchTrialController:
         # Only the chief prints progress; the other ranks would repeat each line.
         chief = context.distributed.rank == 0
         reporter = Reporter(self.core_context, context, shown_progress(plan, self.state.batches_trained, visible=chief))
-        cleanup.callback(quietly, reporter.close)
+        cleanup.callback(log_errors_of, reporter.close)
         checkpointer = Checkpointer(self.core_context, context, self._callbacks, self._description, data, self._states)
         # A lambda, because whether training was abandoned is known only when `cleanup` runs.
-        cleanup.callback(lambda: quietly(checkpointer.give_up if stopping.abandoned else checkpointer.close))
+        cleanup.callback(lambda: log_errors_of(checkpointer.give_up if stopping.abandoned else checkpointer.close))
         train_batch, evaluate = self._bind()
         return TrainLoop(
             plan=plan,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from determined.config.hyperparameters import Choice, Const, Leaf, Power, draw, leaves, nest
+from determined.config.hyperparameters import Choice, Const, Leaf, LogRange, draw, leaves, nest
 from determined.config.random_stream import RandomStream
 
 
@@ -47,7 +47,7 @@ def _perturb(found: Leaf, value: float, factor: float, *, grows: bool) -> float:
     """Return a value increased or decreased by the factor, within the bounds of its range."""
     value = value * (1 + factor if grows else 1 - factor)
     # The value itself is multiplied, not its exponent, so the bounds have to be values too.
-    if isinstance(found, Power):
+    if isinstance(found, LogRange):
         low, high = found.bounds()
         return min(max(value, low), high)
     assert not isinstance(found, (Const, Choice))

@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from determined.config.hyperparameters import Choice, Const, Leaf, Real, Whole, leaves, nest
+from determined.config.hyperparameters import Choice, Const, IntegerRange, Leaf, RealRange, leaves, nest
 from determined.errors import InvalidConfigurationException
 
 
@@ -40,12 +40,12 @@ def _axis(found: Leaf, path: tuple[str, ...]) -> list[Any]:
         raise InvalidConfigurationException(
             message=f"hyperparameters.{'.'.join(path)}: a grid search needs count, the number of values to try"
         )
-    if isinstance(found, Whole):
+    if isinstance(found, IntegerRange):
         # More points than integers would only give duplicates.
         count = min(found.count, found.high - found.low + 1)
         # Exact, because floats lose digits of large integers and would round some halves the wrong way.
         return [_round(point) for point in _spread(Fraction(found.low), Fraction(found.high), count)]
-    if isinstance(found, Real):
+    if isinstance(found, RealRange):
         return _spread(found.low, found.high, found.count)
     return [found.value(exponent) for exponent in _spread(found.low, found.high, found.count)]
 

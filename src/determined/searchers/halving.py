@@ -66,9 +66,9 @@ class Halving(ABC):
         return self._refill()
 
     def on_event(self, event: Event) -> list[Action]:
-        return self._take(event) + self._refill()
+        return self._process_event(event) + self._refill()
 
-    def _take(self, event: Event) -> list[Action]:
+    def _process_event(self, event: Event) -> list[Action]:
         """Process an event and return the actions for its trial."""
         self.comparisons = []
         if isinstance(event, Extended):

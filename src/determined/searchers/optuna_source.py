@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from determined.config.hyperparameters import Choice, Const, Leaf, Power, Whole, leaves, nest
+from determined.config.hyperparameters import Choice, Const, IntegerRange, Leaf, LogRange, leaves, nest
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
 from determined.optional import require
@@ -95,9 +95,9 @@ def _distribution(optuna: ModuleType, found: Leaf) -> Any:
     """Return the Optuna distribution of a hyperparameter."""
     if isinstance(found, Choice):  # by index, because Optuna does not accept lists and dicts as choices
         return optuna.distributions.CategoricalDistribution(range(len(found.values)))
-    if isinstance(found, Whole):
+    if isinstance(found, IntegerRange):
         return optuna.distributions.IntDistribution(found.low, found.high)
-    if isinstance(found, Power):
+    if isinstance(found, LogRange):
         return optuna.distributions.FloatDistribution(*found.bounds(), log=True)
     assert not isinstance(found, Const)
     return optuna.distributions.FloatDistribution(found.low, found.high)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.config.hyperparameters import Power, leaves
+from determined.config.hyperparameters import LogRange, leaves
 from determined.searchers.brackets import Bracket
 from determined.searchers.method import method_of
 
@@ -75,7 +75,7 @@ def _log_ranges(hyperparameters: dict[str, Any]) -> tuple[list[ValueRange], list
     """Return the ranges of logarithmic hyperparameters, and warnings about bounds that look like values."""
     ranges, warnings = [], []
     for path, found in leaves(hyperparameters):
-        if not isinstance(found, Power):
+        if not isinstance(found, LogRange):
             continue
         name = ".".join(path)
         low, high = found.bounds()

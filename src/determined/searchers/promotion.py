@@ -36,7 +36,7 @@ class PromotionSearcher(Halving):
         self._closed: set[tuple[int, int]] = set()
 
     def on_event(self, event: Event) -> list[Action]:
-        actions = self._take(event) + self._close_rungs()
+        actions = self._process_event(event) + self._close_rungs()
         pausing = {action.number for action in actions if isinstance(action, Pause)}
         # A trial that pauses and is stopped by the same event occupies its place until it has exited.
         self._pool.busy |= pausing & {action.number for action in actions if isinstance(action, Stop)}

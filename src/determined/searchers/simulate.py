@@ -94,17 +94,17 @@ class _Simulation:
 
     def run(self) -> Trace:
         """Simulate the search until it is finished, and return what happened."""
-        self._obey(None, self.searcher.start())
+        self._carry_out(None, self.searcher.start())
         while not self.searcher.finished and self.searcher.failure is None:
             self._fill_slots()
-            if self._hear_one_that_waits():
+            if self._process_waiting_report():
                 continue
             if not self.agenda:
                 assert any(trial.waits for trial in self.trials.values()), "the search stands still"
-                self._hear_out_of_order()
+                self._process_report_out_of_order()
                 continue
             self.clock, number = heapq.heappop(self.agenda)
-            self._arrive(number)
+            self._report_or_end(number)
         self.trace.seconds = self.clock
         return self.trace
 
@@ -113,10 +113,10 @@ class _Simulation:
         while len(self.running) < self.slots and (self.revived or self.new):
             number = (self.revived or self.new).pop(0)
             self.running.add(number)
-            self._go_on(number)
+            self._schedule_next_report(number)
         self.trace.most_at_once = max(self.trace.most_at_once, len(self.running))
 
-    def _go_on(self, number: int) -> None:
+    def _schedule_next_report(self, number: int) -> None:
         """Schedule the next moment at which a trial reports or ends."""
         trial = self.trials[number]
         seconds = (self._next_stop(trial) - trial.time) * trial.behaviour.seconds_per_unit
@@ -133,66 +133,66 @@ class _Simulation:
             times.append((math.floor(trial.time / behaviour.validates_every) + 1) * behaviour.validates_every)
         return min(times)
 
-    def _arrive(self, number: int) -> None:
+    def _report_or_end(self, number: int) -> None:
         """Let a trial report or end."""
         trial = self.trials[number]
         trial.time = self._next_stop(trial)
         if trial.time >= trial.behaviour.ends_at:
-            self._leave(number, trial.behaviour.ends_as)
+            self._remove_trial(number, trial.behaviour.ends_as)
             return
         report = Validated(number, trial.behaviour.metric(trial.time), trial.time)
         if trial.goal is not None and trial.time >= trial.goal:
             trial.waits = report
         else:
-            self._tell(report)
-            self._go_on(number)
+            self._send_event(report)
+            self._schedule_next_report(number)
 
-    def _hear_one_that_waits(self) -> bool:
+    def _process_waiting_report(self) -> bool:
         """Pass the report of one waiting trial to the searcher if its turn has come. Return whether there was one."""
         for number in sorted(self.running):
             report = self.trials[number].waits
             if report is not None and not self._must_wait(number):
-                self._hear(number, report)
+                self._process_report(number, report)
                 return True
         return False
 
     def _must_wait(self, number: int) -> bool:
-        return self.patient and bool(self.searcher.waits_for(number) & self._on_the_way())
+        return self.patient and bool(self.searcher.waits_for(number) & self._running_numbers())
 
-    def _on_the_way(self) -> frozenset[int]:
+    def _running_numbers(self) -> frozenset[int]:
         return frozenset([*self.running, *self.new, *self.revived])
 
-    def _hear_out_of_order(self) -> None:
+    def _process_report_out_of_order(self) -> None:
         """Pass the report of a waiting trial before its turn, because all slots are held by waiting trials."""
         self.trace.out_of_order += 1
         number = min(number for number in self.running if self.trials[number].waits)
         report = self.trials[number].waits
         assert report is not None
-        self._hear(number, report)
+        self._process_report(number, report)
 
-    def _hear(self, number: int, report: Validated) -> None:
+    def _process_report(self, number: int, report: Validated) -> None:
         """Pass a waiting report to the searcher and let the trial continue."""
         trial = self.trials[number]
         trial.waits = None
-        self._tell(report)
+        self._send_event(report)
         if number in self.running and number in self.trials:
-            self._go_on(number)
+            self._schedule_next_report(number)
 
-    def _tell(self, event: Event) -> None:
+    def _send_event(self, event: Event) -> None:
         """Pass an event to the searcher and carry out its actions."""
         self.trace.events.append(event)
-        self._obey(event, self.searcher.on_event(event))
+        self._carry_out(event, self.searcher.on_event(event))
 
-    def _leave(self, number: int, reason: ExitReason) -> None:
+    def _remove_trial(self, number: int, reason: ExitReason) -> None:
         """Remove a trial that has ended."""
         self.running.discard(number)
         for queue in (self.new, self.revived):
             if number in queue:
                 queue.remove(number)
         del self.trials[number]
-        self._tell(Exited(number, reason))
+        self._send_event(Exited(number, reason))
 
-    def _obey(self, event: Event | None, actions: list[Action]) -> None:
+    def _carry_out(self, event: Event | None, actions: list[Action]) -> None:
         """Carry out the actions of the searcher."""
         self.watch(event, actions)
         left = []
@@ -214,7 +214,7 @@ class _Simulation:
                 assert isinstance(action, Stop)
                 left.append(action.number)
         for number in left:
-            self._leave(number, "completed")
+            self._remove_trial(number, "completed")
 
 
 def decisions_in_words(trace: Trace) -> Iterator[str]:

@@ -104,11 +104,11 @@ class LocalWorkerStore:
     def record_use(self, trial_id: int, checkpoint_id: str, version: tuple[int, int] | None) -> None:
         self._store.lineage.record_use(trial_id, checkpoint_id, version)
 
-    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
-        return self._store.upkeep.condemn_unused(checkpoint_ids)
+    def mark_unused_deleted(self, checkpoint_ids: Sequence[str]) -> list[str]:
+        return self._store.upkeep.mark_unused_deleted(checkpoint_ids)
 
-    def condemn_own(self, checkpoint_id: str) -> None:
-        self._store.upkeep.condemn_own(checkpoint_id)
+    def mark_own_deleted(self, checkpoint_id: str) -> None:
+        self._store.upkeep.mark_own_deleted(checkpoint_id)
 
     def set_checkpoint_deleted(self, checkpoint_id: str) -> None:
         self._store.set_checkpoint_deleted(checkpoint_id)

@@ -133,7 +133,7 @@ class Upkeep:
                 [state, json.dumps(resources), text(checkpoint_id)],
             )
 
-    def condemn(self, checkpoint_ids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
+    def mark_deleted(self, checkpoint_ids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
         """Mark checkpoints as deleted before their files are deleted, so that no process starts to use them.
 
         All are marked or none. Those in `partially` keep some of their files.
@@ -151,8 +151,8 @@ class Upkeep:
             self._mark(whole, "DELETED")
             self._mark(in_part, "PARTIALLY_DELETED")
 
-    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
-        """Mark those checkpoints as deleted that are not in use, and return their ids; see `condemn`."""
+    def mark_unused_deleted(self, checkpoint_ids: Sequence[str]) -> list[str]:
+        """Mark those checkpoints as deleted that are not in use, and return their ids; see `mark_deleted`."""
         with self._database.transaction(exclusive=True):
             found = [self.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
             spared = needed(self._database, found)
@@ -160,8 +160,8 @@ class Upkeep:
             self._mark(unused, "DELETED")
             return [checkpoint.checkpoint_id for checkpoint in unused]
 
-    def condemn_own(self, checkpoint_id: str) -> None:
-        """Mark a checkpoint as deleted that its own program deletes; see `condemn`.
+    def mark_own_deleted(self, checkpoint_id: str) -> None:
+        """Mark a checkpoint as deleted that its own program deletes; see `mark_deleted`.
 
         Unlike there, it may be the one that its trial would resume from. An unknown checkpoint is ignored.
         """
@@ -173,8 +173,8 @@ class Upkeep:
                 raise CheckpointInUse(reason)
             self._mark([found], "DELETED")
 
-    def condemn_experiment(self, experiment_id: int) -> list[StoredCheckpoint]:
-        """Mark all checkpoints of an experiment that has ended as deleted, and return them; see `condemn`.
+    def mark_experiment_deleted(self, experiment_id: int) -> list[StoredCheckpoint]:
+        """Mark all checkpoints of an experiment that has ended as deleted, and return them; see `mark_deleted`.
 
         The result includes those that were marked before, and imported ones, whose records are deleted but not their
         files.

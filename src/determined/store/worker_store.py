@@ -135,15 +135,15 @@ class WorkerStore(Protocol):
         """
         ...
 
-    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
-        """Mark those checkpoints as deleted that are not in use, and return their ids; see `Upkeep.condemn`.
+    def mark_unused_deleted(self, checkpoint_ids: Sequence[str]) -> list[str]:
+        """Mark those checkpoints as deleted that are not in use, and return their ids; see `Upkeep.mark_deleted`.
 
         Repeated: those that are already marked are returned again.
         """
         ...
 
-    def condemn_own(self, checkpoint_id: str) -> None:
-        """Mark a checkpoint as deleted that its own program deletes; see `Upkeep.condemn_own`.
+    def mark_own_deleted(self, checkpoint_id: str) -> None:
+        """Mark a checkpoint as deleted that its own program deletes; see `Upkeep.mark_own_deleted`.
 
         Repeated: it stays marked.
         """

@@ -57,7 +57,7 @@ class Writer(Generic[S]):
     `put` blocks only while the queue is full. `flush` waits until everything put before it is committed. An error that
     is permanent, or that lasts longer than `patience` seconds, is raised by the next call.
 
-    A forked child has no writer thread, and the connection belongs to its parent: there `put` and `ask` raise, and
+    A forked child has no writer thread, and the connection belongs to its parent: there `put` and `query` raise, and
     `flush` and `close` do nothing.
     """
 
@@ -78,7 +78,7 @@ class Writer(Generic[S]):
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # the thread waits on it for rows
         self._progress = threading.Condition(self._lock)  # callers wait on it for space in the queue, or for a commit
-        self._queue: deque[Row | _Question[S, Any]] = deque()
+        self._queue: deque[Row | _Query[S, Any]] = deque()
         self._bytes = 0
         # How many items were put and completed: `flush` waits until the second reaches what the first was at its call.
         self._handed = self._done = 0
@@ -108,10 +108,10 @@ class Writer(Generic[S]):
             self._bytes += size
             self._enqueue(row)
 
-    def ask(self, question: Callable[[S], T]) -> T:
+    def query(self, read: Callable[[S], T]) -> T:
         """Run a query in the writer thread after everything put before is committed, and return its result."""
         self._refuse_in_a_child()
-        asked = _Question(question)
+        asked = _Query(read)
         with self._lock:
             self._refuse_if_closed()
             self._enqueue(asked)
@@ -124,7 +124,7 @@ class Writer(Generic[S]):
     def queued(self, view: Callable[[S], T]) -> T:
         """Return the store, as `view` presents it, for use by any thread of the program.
 
-        Every method call runs in the writer thread like a query of `ask`: after everything put before is committed, and
+        Every method call runs in the writer thread as in `query`: after everything put before is committed, and
         retried while the store is unavailable.
         """
         return cast(T, _QueuedCalls(self, view))
@@ -192,7 +192,7 @@ class Writer(Generic[S]):
 
     # The following methods must be called with the lock held.
 
-    def _enqueue(self, item: Row | _Question[S, Any]) -> None:
+    def _enqueue(self, item: Row | _Query[S, Any]) -> None:
         """Add an item to the queue, and start or wake the thread if necessary."""
         self._queue.append(item)
         self._handed += 1
@@ -232,17 +232,17 @@ class Writer(Generic[S]):
                 item = self._next()
                 if item is None:
                     break
-                if isinstance(item, _Question):
+                if isinstance(item, _Query):
                     item.run_with(self._persist)
                     if item.error is not None and self._store is None:
-                        self._failure_told = True  # the caller of `ask` gets the error
+                        self._failure_told = True  # the caller of `query` gets the error
                         raise item.error  # a store that cannot be opened is not retried
                 elif item:
                     self._persist(partial(self._write, item))
                     # After the commit, so that sinks never receive a report that the store then loses.
                     if self._written is not None:
                         self._written(item)
-                self._notify_progress(1 if isinstance(item, _Question) else len(item))
+                self._notify_progress(1 if isinstance(item, _Query) else len(item))
                 self._watch_if_due()
         except BaseException as error:  # noqa: BLE001  (raised by the next call of the program)
             # Under the lock: a caller that has just found no failure would otherwise wait for a progress that never
@@ -254,7 +254,7 @@ class Writer(Generic[S]):
             if self._store is not None:
                 self._store.close()
 
-    def _next(self) -> list[Row] | _Question[S, Any] | None:
+    def _next(self) -> list[Row] | _Query[S, Any] | None:
         """Return the next work: rows for one transaction, a query, an empty list to call `look`, or None at the end."""
         with self._lock:
             while not self._queue:
@@ -262,16 +262,16 @@ class Writer(Generic[S]):
                     return None
                 if not self._work.wait(self._seconds_to_next_watch()):
                     return []
-            if not isinstance(self._queue[0], _Question):
+            if not isinstance(self._queue[0], _Query):
                 # Rows stay in the queue meanwhile, so the limits of `put` count them.
                 self._work.wait_for(self._must_not_wait, _SECONDS_TOGETHER)
             self._hurry = False
             first = self._queue[0]
-            if isinstance(first, _Question):
+            if isinstance(first, _Query):
                 self._queue.popleft()
                 return first
             rows: list[Row] = []
-            while self._queue and not isinstance(row := self._queue[0], _Question):
+            while self._queue and not isinstance(row := self._queue[0], _Query):
                 rows.append(row)
                 self._bytes -= _size(row)
                 self._queue.popleft()
@@ -354,13 +354,13 @@ class _QueuedCalls:
     # Resolved in the writer's thread, because only there `view` may use the store.
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            return self._writer.ask(lambda store: getattr(self._view(store), name)(*args))
+            return self._writer.query(lambda store: getattr(self._view(store), name)(*args))
 
         return call
 
 
-class _Question(Generic[S, T]):
-    """A query that a caller of `ask` waits for."""
+class _Query(Generic[S, T]):
+    """A query that a caller of `query` waits for."""
 
     def __init__(self, function: Callable[[S], T]) -> None:
         self._function = function
@@ -372,7 +372,7 @@ class _Question(Generic[S, T]):
         """Run the query and keep its result or error."""
         try:
             self.answer.append(persist(self._function))
-        except Exception as error:  # noqa: BLE001  (raised where the question was asked)
+        except Exception as error:  # noqa: BLE001  (raised in the thread that queries)
             self.error = error
         self.answered = True
 

@@ -16,7 +16,7 @@ class RetentionPolicy(Block):
     """The number of days that logs are kept; -1 means forever."""
 
     # The limits of Determined's schema.
-    log_retention_days: Annotated[int, validators.whole(-1, 32767)] | None = None
+    log_retention_days: Annotated[int, validators.integer(-1, 32767)] | None = None
 
 
 class Webhooks(Block):

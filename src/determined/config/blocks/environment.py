@@ -62,7 +62,7 @@ class RegistryAuth(Block):
 class ProxyPort(Block):
     """A port of the task that a cluster would expose."""
 
-    proxy_port: Annotated[int, validators.whole(1, 65535)]
+    proxy_port: Annotated[int, validators.integer(1, 65535)]
     proxy_tcp: Flag = False
     unauthenticated: Flag = False
 
@@ -74,7 +74,7 @@ class Environment(Block):
     image: Annotated[Image, BeforeValidator(_for_all_devices)] | None = None
     force_pull_image: Flag | None = None
     registry_auth: RegistryAuth | None = None
-    ports: dict[str, Annotated[int, validators.whole(1, 65535)]] | None = None
+    ports: dict[str, Annotated[int, validators.integer(1, 65535)]] | None = None
     proxy_ports: tuple[ProxyPort, ...] | None = None
     add_capabilities: tuple[Text, ...] | None = None
     drop_capabilities: tuple[Text, ...] | None = None

@@ -29,7 +29,7 @@ else:
 
 Period = Annotated[Length, validators.length(0)]
 # Every random generator in use accepts these seeds.
-Seed = Annotated[int, validators.whole(0, 2**31 - 1)]
+Seed = Annotated[int, validators.integer(0, 2**31 - 1)]
 
 
 def _labels_as_list(value: Any) -> Any:

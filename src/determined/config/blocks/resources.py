@@ -53,7 +53,7 @@ class Resources(Block):
     slots_per_trial: Count = 1
     max_slots: PositiveCount | None = None
     is_single_node: Flag | None = None
-    priority: Annotated[int, validators.whole(1, 99)] | None = None
+    priority: Annotated[int, validators.integer(1, 99)] | None = None
     weight: Annotated[float, validators.number(0)] | None = None
     resource_pool: Text | None = None
     shm_size: Size | None = None

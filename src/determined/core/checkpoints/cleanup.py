@@ -58,7 +58,7 @@ def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Reten
             for checkpoint in records.active()
         ]
         # The store decides in one transaction: a checkpoint may have been registered just now.
-        claim = records.condemn_unused
+        claim = records.mark_unused_deleted
         # In the order in which they were stored: after a rollback the last one is not that with the most steps.
         for checkpoint_id in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
             records.set_deleted(checkpoint_id)

@@ -133,7 +133,7 @@ class CheckpointRecords:
         if self._run.member.is_chief:
             self.store.record_use(self._begun().trial_id, checkpoint_id, version)
 
-    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
+    def mark_unused_deleted(self, checkpoint_ids: Sequence[str]) -> list[str]:
         """Mark unused checkpoints as deleted before their files are deleted, and return them.
 
         The result includes checkpoints of this trial that were marked earlier and whose files may still exist.
@@ -141,12 +141,12 @@ class CheckpointRecords:
         if not self._run.member.is_chief:
             return []
         attempt = self._begun()
-        condemned = self.store.condemn_unused(checkpoint_ids)
+        marked = self.store.mark_unused_deleted(checkpoint_ids)
         # A process that was killed while it deleted files left them marked; no other process removes them.
         interrupted = [row.checkpoint_id for row in self.store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
-        return list(dict.fromkeys([*condemned, *interrupted]))
+        return list(dict.fromkeys([*marked, *interrupted]))
 
-    def condemn_own(self, checkpoint_id: str) -> None:
+    def mark_own_deleted(self, checkpoint_id: str) -> None:
         """Mark a checkpoint as deleted before its files are deleted. Any rank may call this.
 
         Raises `CheckpointInUse` if the checkpoint is needed elsewhere, and StoreError on a machine that cannot reach
@@ -155,7 +155,7 @@ class CheckpointRecords:
         if not self._run.member.is_chief:
             # A rank on another machine would otherwise create an empty store there.
             self._attempts.check_reach()
-        self.store.condemn_own(checkpoint_id)
+        self.store.mark_own_deleted(checkpoint_id)
 
     def set_deleted(self, checkpoint_id: str) -> None:
         """Record that the files of a checkpoint were deleted. Any rank may call this."""

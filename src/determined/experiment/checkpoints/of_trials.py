@@ -64,10 +64,10 @@ class TrialCheckpoints:
             smaller_is_better=self._settings.smaller_is_better,
         )
         # Read anew, because the workers record checkpoints as well.
-        known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
-        rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
+        known = self._writer.query(lambda store: store.experiments.checkpoints(self._experiment_id))
+        rows = self._writer.query(lambda store: store.experiments.trials(self._experiment_id))
         sources = {row.source_checkpoint_id for row in rows}
-        registered = self._writer.ask(lambda store: store.registry.registered(self._experiment_id))
+        registered = self._writer.query(lambda store: store.registry.registered(self._experiment_id))
         stored = [
             _for_retention(
                 checkpoint,
@@ -85,16 +85,16 @@ class TrialCheckpoints:
         try:
             # All trials have ended, so the latest checkpoint of none is needed to resume.
             done = retention.clean_up(
-                self._storage(), stored, policy, ended={row.id for row in rows}, claim=self._condemn
+                self._storage(), stored, policy, ended={row.id for row in rows}, claim=self._mark_deleted
             )
         except (OSError, DeterminedError) as error:
             logger.warning("surplus checkpoints were not removed: %s", error)
             return
         # Recorded after the files are deleted, so that the next clean-up completes one that was killed in between.
         for checkpoint_id in done.removed:
-            self._writer.ask(partial(_set_deleted, checkpoint_id))
+            self._writer.query(partial(_set_deleted, checkpoint_id))
 
-    def _condemn(self, checkpoint_ids: list[str]) -> list[str]:
+    def _mark_deleted(self, checkpoint_ids: list[str]) -> list[str]:
         """Mark unneeded checkpoints as deleted and return them.
 
         The check that nothing needs them and the mark are one transaction. The result includes checkpoints that were
@@ -103,13 +103,13 @@ class TrialCheckpoints:
 
         def ask(store: Store) -> list[str]:
             """Mark the checkpoints, and return these and the ones that were marked but not removed."""
-            condemned = store.upkeep.condemn_unused(checkpoint_ids)
+            marked = store.upkeep.mark_unused_deleted(checkpoint_ids)
             cut_short = [
                 row.checkpoint_id for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
             ]
-            return list(dict.fromkeys([*condemned, *cut_short]))
+            return list(dict.fromkeys([*marked, *cut_short]))
 
-        return self._writer.ask(ask)
+        return self._writer.query(ask)
 
     def _record_published(self, trial_id: int | None = None) -> None:
         """Record checkpoints whose processes were killed before they could record them.
@@ -126,7 +126,7 @@ class TrialCheckpoints:
     def _active(self, trial_id: int) -> list[StoredCheckpoint]:
         """Record what the processes of a trial could not record, and return its checkpoints that have files."""
         self._record_published(trial_id)
-        known = self._writer.ask(lambda store: store.checkpoints(trial_id))
+        known = self._writer.query(lambda store: store.checkpoints(trial_id))
         # Only these can be resumed from.
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 

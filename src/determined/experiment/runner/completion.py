@@ -33,7 +33,7 @@ def finish(run: RunnerState) -> ExperimentState:
     if state in _STOPPING:  # the clean-up takes long, and users should see that the trials have ended
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
     # This fails if the lease was lost. Then another runner may need the checkpoints, and nothing may be deleted.
-    run.ask(lambda store: store.heartbeat(run.lease))
+    run.query(lambda store: store.heartbeat(run.lease))
     run.checkpoints.clean_up(run.settings)
     # Set before the commit, so that no later view shows less.
     run.least_progress = _progress(run, state)

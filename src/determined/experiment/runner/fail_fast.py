@@ -112,7 +112,7 @@ def shown_names(names: Iterable[str]) -> str:
 def _validation_metrics(run: RunnerState, trial: LiveTrial) -> list[str]:
     """Return the names of all validation metrics that a trial reported, in order."""
     # Also of earlier attempts: the program may have reported the metric before a restart.
-    rows = run.writer.ask(lambda store: store.metrics(trial.id, "validation", archived=True))
+    rows = run.writer.query(lambda store: store.metrics(trial.id, "validation", archived=True))
     return list(dict.fromkeys(name for row in rows for name in row.metrics))
 
 

@@ -147,7 +147,7 @@ class ProgressReporter:
         run = self._run
         for trial in run.trials.values():
             if trial.runs and not trial.observed.values:
-                reports = run.ask(partial(_validations, trial.id))
+                reports = run.query(partial(_validations, trial.id))
                 found = [number(report.metrics.get(run.settings.metric)) for report in reports]
                 trial.observed.recall([value for value in found if value is not None])
 

@@ -44,7 +44,7 @@ def _report_ended(run: RunnerState) -> None:
 
     This also allows a canceled search to be extended: it continues without the trials that were canceled.
     """
-    journal = run.ask(lambda store: store.journal(run.experiment.id))
+    journal = run.query(lambda store: store.journal(run.experiment.id))
     reported: set[int] = set()
     for entry in journal:
         if entry.event["event"] == "exited":

@@ -38,7 +38,7 @@ class ReportReader:
         self._read_at = now
         for trial in self._run.by_key.values():
             read_reports(self._run, trial)
-            row = self._run.ask(partial(_row_of, trial.id))
+            row = self._run.query(partial(_row_of, trial.id))
             trial.observed.note_progress(row.progress, row.steps_completed)
             self._run.effective_hparams.note(trial, row.passed_hparams)
         decisions.fail_if_pointless(self._run)
@@ -48,7 +48,7 @@ def read_reports(run: RunnerState, trial: LiveTrial) -> None:
     """Read the validations that a trial reported since the last call; one that was completed later is read again."""
     settings, observed = run.settings, trial.observed
     # By attempt and sequence number, since clocks of workers may differ.
-    for report in run.ask(lambda store: store.validations(trial.id, observed.read_up_to)):
+    for report in run.query(lambda store: store.validations(trial.id, observed.read_up_to)):
         assert report.steps_completed is not None
         observed.note_validation(report.attempt, report.sequence, report.steps_completed)
         if trial.process is not None:
@@ -57,7 +57,7 @@ def read_reports(run: RunnerState, trial: LiveTrial) -> None:
         when = time_of(settings.time_metric, report.steps_completed, report.metrics)
         problem = _problem(settings, report.metrics, metric, when, compared=trial.goal is not None)
         # Such a trial reports the metric separately at the end of an operation (`searcher.operations()`).
-        follows_operations = problem is not None and run.ask(partial(_row_of, trial.id)).follows_operations
+        follows_operations = problem is not None and run.query(partial(_row_of, trial.id)).follows_operations
         if not follows_operations:
             if settings.metric not in report.metrics:
                 note_missing_metric(run, trial, ended=False)

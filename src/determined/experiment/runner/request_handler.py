@@ -58,7 +58,7 @@ class RequestHandler:
         run = self._run
         found = any(
             request.trial_id is None and request.kind in OF_USERS and request.id > self._outdated
-            for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
+            for request in run.query(lambda store: store.requests(run.experiment.id, self._last))
         )
         # The request stays unread, because `handle` carries it out.
         self._polled = 0.0 if found else now  # 0: `handle` carries out the request immediately
@@ -67,7 +67,7 @@ class RequestHandler:
     def _handle_stored(self) -> None:
         """Carry out new requests in the store, and record the last one."""
         run = self._run
-        for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):
+        for request in run.query(lambda store: store.requests(run.experiment.id, self._last)):
             self._last = request.id
             if request.trial_id is not None:
                 if request.kind in ("kill", "cancel"):
@@ -84,7 +84,7 @@ class RequestHandler:
     def _reconfigure(self) -> None:
         """Apply changed settings to everything that starts from now on; no running trial is stopped."""
         run = self._run
-        row = run.ask(lambda store: store.get(run.experiment.id))
+        row = run.query(lambda store: store.get(run.experiment.id))
         # New settings apply to the configuration with secrets, which the store does not have.
         run.settings = settings_of(StoredConfig(with_settings(run.settings.config.plain, row.config)))
         run.mask = line_mask(os.environ, run.settings.config.plain)

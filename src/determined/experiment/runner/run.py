@@ -77,22 +77,22 @@ def run_experiment(
         cleanup.callback(writer.close)
         # Requests made before the activation are obsolete. Read before the lease is acquired, so that every later
         # request counts.
-        outdated = [] if in_queue else writer.ask(lambda store: store.experiments.requests(experiment_id))
+        outdated = [] if in_queue else writer.query(lambda store: store.experiments.requests(experiment_id))
         try:
             holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
         except ExperimentHeld as error:
-            raise _held(error, writer.ask(lambda store: store.queue.find(experiment_id))) from None
-        entry = writer.ask(lambda store: store.queue.find(experiment_id))
+            raise _held(error, writer.query(lambda store: store.queue.find(experiment_id))) from None
+        entry = writer.query(lambda store: store.queue.find(experiment_id))
         if in_queue and entry is None:
             raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
-        experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
+        experiment = writer.query(lambda store: store.experiments.get(experiment_id))
         # Under the lease, so that nothing changes between the check and the start.
-        check_can_run(experiment, max_trials, writer.ask(lambda store: store.experiments.trials(experiment_id)))
+        check_can_run(experiment, max_trials, writer.query(lambda store: store.experiments.trials(experiment_id)))
         files = ExperimentFiles.for_key(experiment.key)
-        journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
+        journal = writer.query(lambda store: store.experiments.journal(experiment_id))
         config = stored_model(with_secrets(present_config(files, experiment, journal), continuing(experiment_id)))
         settings = settings_of(StoredConfig(config.plain()))
-        snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
+        snapshot = writer.query(lambda store: store.experiments.snapshot(experiment_id))
         # With the configuration at the creation: continuations are entries of the journal.
         search = restored(stored_model(files.read_config()), experiment.seed, snapshot, journal)
         run: RunnerState | None = None
@@ -113,7 +113,7 @@ def run_experiment(
         check_slots(settings, engine.slots)
         # Run by another command, it no longer belongs to the queue.
         if not in_queue:
-            writer.ask(lambda store: store.queue.remove(experiment_id))
+            writer.query(lambda store: store.queue.remove(experiment_id))
 
         def interrupted() -> StopRequest | None:
             """Return the request of a signal, or a pause if the daemon has exited; raise if the lease was lost."""
@@ -149,7 +149,7 @@ def run_experiment(
         ).run()
         # While the lease is held, so that it can be added to the queue again right afterwards.
         if in_queue and state != "ACTIVE":
-            writer.ask(lambda store: store.queue.remove(experiment_id))
+            writer.query(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
 
 

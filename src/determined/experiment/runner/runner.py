@@ -47,8 +47,8 @@ class Runner:
     def run(self) -> ExperimentState:
         """Run until the search is finished or a stop is requested; return the state of the experiment."""
         run = self._run
-        rows = run.ask(lambda store: store.trials(run.experiment.id))
-        journal = run.ask(lambda store: store.journal(run.experiment.id))
+        rows = run.query(lambda store: store.trials(run.experiment.id))
+        journal = run.query(lambda store: store.journal(run.experiment.id))
         run.trials = {trial.number: trial for trial in restored_trials.trials(rows, journal, run.settings.space)}
         self._begin()
         # After `_begin`, which has recorded that no process of an earlier runner is left.

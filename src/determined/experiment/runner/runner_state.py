@@ -95,9 +95,9 @@ class RunnerState:
         """Pause the experiment because of a problem. It stays PAUSED until the user resumes it, also in the queue."""
         self.stop_request, self.paused_by_request, self.pause_reason = "pause", True, reason
 
-    def ask(self, question: Callable[[Experiments], T]) -> T:
+    def query(self, read: Callable[[Experiments], T]) -> T:
         """Run a query on the experiments of the store."""
-        return self.writer.ask(lambda store: question(store.experiments))
+        return self.writer.query(lambda store: read(store.experiments))
 
     def commit(self, **parts: Any) -> list[int]:
         """Commit a change (the fields of `Change`) in one transaction, if the lease is still held.
@@ -105,7 +105,7 @@ class RunnerState:
         Secrets in reasons are masked.
         """
         change = _masked(Change(**parts), self.mask)
-        return self.ask(lambda store: store.commit(self.lease, change))
+        return self.query(lambda store: store.commit(self.lease, change))
 
 
 def _masked(change: Change, mask: LineMask) -> Change:

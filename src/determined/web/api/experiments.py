@@ -106,11 +106,11 @@ def _searched(space: Any) -> Iterator[Searched]:
     for path, leaf in found:
         name = ".".join(path)
         match leaf:
-            case hyperparameters.Whole():
+            case hyperparameters.IntegerRange():
                 yield {"name": name, "kind": "int", "low": leaf.low, "high": leaf.high, "values": []}
-            case hyperparameters.Real():
+            case hyperparameters.RealRange():
                 yield {"name": name, "kind": "double", "low": number(leaf.low), "high": number(leaf.high), "values": []}
-            case hyperparameters.Power():
+            case hyperparameters.LogRange():
                 low, high = map(number, leaf.bounds())
                 yield {"name": name, "kind": "log", "low": low, "high": high, "values": []}
             case hyperparameters.Choice():

@@ -95,11 +95,11 @@ def _classify(run: RunnerState, trial: LiveTrial, event: Exited) -> tuple[exit_c
 
     It follows from the exit code and the trial's rows in the store.
     """
-    row = run.ask(lambda store: store.trial(trial.id))
+    row = run.query(lambda store: store.trial(trial.id))
     run.effective_hparams.note(trial, row.passed_hparams)
     trial.observed.note_steps(row.steps_completed or _largest_saved_step(run, trial))
     # A trial that exited with 0 needs no look at its attempts.
-    attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
+    attempts = run.writer.query(lambda store: store.attempts(trial.id)) if event.code else []
     has_reported = _has_reported(run, trial, attempts)
     verdict = exit_classification.classify(
         event,
@@ -115,14 +115,14 @@ def _classify(run: RunnerState, trial: LiveTrial, event: Exited) -> tuple[exit_c
 
 def _largest_saved_step(run: RunnerState, trial: LiveTrial) -> int:
     """Return the step of a trial's newest checkpoint, for trials that report no metrics, such as batch inference."""
-    saved = run.writer.ask(lambda store: store.checkpoints(trial.id))
+    saved = run.writer.query(lambda store: store.checkpoints(trial.id))
     return max((checkpoint.steps_completed for checkpoint in saved), default=0)
 
 
 def _has_reported(run: RunnerState, trial: LiveTrial, attempts: list[Attempt]) -> bool:
     """Return whether the trial has ever reported metrics or saved a checkpoint."""
     numbers = {attempt.number for attempt in attempts}
-    return bool(numbers) and run.writer.ask(lambda store: store.has_reports(trial.id, numbers))
+    return bool(numbers) and run.writer.query(lambda store: store.has_reports(trial.id, numbers))
 
 
 def _requeue(run: RunnerState, trial: LiveTrial, verdict: exit_classification.Verdict) -> None:

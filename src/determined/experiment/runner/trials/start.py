@@ -130,7 +130,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     again = trial.runs > 0
     # On the first start there is none, and looking for it costs a query.
     own = run.checkpoints.newest_good(trial.id) if again else None
-    attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
+    attempts = run.writer.query(lambda store: store.attempts(trial.id)) if again else []
     number = trial.runs + 1
     key = allocation_key(run.experiment.id, trial, number)
     hook = run.hook

@@ -46,4 +46,4 @@ def _reads_requests(run: RunnerState, trial: LiveTrial, process: TrialProcess) -
     if run.engine.has_listener(process.key):
         return True
     # A record of this start means that the library is in use, even if its socket is not there yet.
-    return len(run.writer.ask(lambda store: store.attempts(trial.id))) > process.attempts_before
+    return len(run.writer.query(lambda store: store.attempts(trial.id))) > process.attempts_before
