@@ -119,7 +119,7 @@ def test_a_bad_variable_is_named(trial_info: ClusterInfo, name: str, value: str 
         info.from_env(env)
 
 
-def test_a_run_by_hand_knows_everything_about_itself() -> None:
+def test_a_standalone_run_knows_everything_about_itself() -> None:
     with open_run(hparams={"lr": 1}, exp_conf={"data": {"x": 1}}, trial_seed=77) as context:
         found = context.info
         assert found.task_type == "TRIAL"

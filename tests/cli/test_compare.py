@@ -47,7 +47,7 @@ def test_a_value_stands_beside_the_range_that_others_searched(store: Store, othe
     assert "hyperparameters.batch" not in differing
 
 
-def run_by_hand(store: Store, metrics: dict[str, Any]) -> int:
+def standalone_run(store: Store, metrics: dict[str, Any]) -> int:
     run = NewRun("/home/me/train.py", "runs/1", {"lr": 0.7}, {}, 1_790_000_000.0)
     begun = store.begin_attempt(AttemptStart("by hand", run, this_process(), 1_790_000_000.0))
     row = MetricRow(begun.trial_id, begun.number, 0, "validation", 5, json.dumps(metrics), 1_790_000_001.0)
@@ -145,16 +145,18 @@ def test_other_metrics(search: int, other: int) -> None:
     assert "none of the compared trials reported its searcher metric in the group 'inference'; they" in nothing.stderr
 
 
-def test_runs_by_hand_and_what_is_measured_otherwise(store: Store, search: int) -> None:
-    by_hand = run_by_hand(store, {"loss": 0.0625, "zeal": 1.0})
-    plain = det_json("e", "compare", f"{search},{by_hand}")
+def test_standalone_runs_and_what_is_measured_otherwise(store: Store, search: int) -> None:
+    standalone = standalone_run(store, {"loss": 0.0625, "zeal": 1.0})
+    plain = det_json("e", "compare", f"{search},{standalone}")
     assert plain["contenders"][1]["name"] == "train.py"
     assert plain["contenders"][1]["best"] == 0.0625
     assert plain["contenders"][1]["trial_seconds"] == 61.0
     assert plain["best"] == 1  # by the metric of the search, in its direction
-    alone = det_json("e", "compare", str(by_hand))["contenders"][0]
+    alone = det_json("e", "compare", str(standalone))["contenders"][0]
     assert (alone["metric"], alone["smaller_is_better"], alone["best"]) == ("loss", None, 0.0625)
-    zeal = det_json("e", "compare", str(by_hand), "--metric", "zeal", "--smaller-is-better", "false")["contenders"][0]
+    zeal = det_json("e", "compare", str(standalone), "--metric", "zeal", "--smaller-is-better", "false")["contenders"][
+        0
+    ]
     assert (zeal["metric"], zeal["smaller_is_better"]) == ("zeal", False)
 
     larger = new_experiment(store, metric="loss", smaller_is_better=False)
@@ -221,7 +223,7 @@ def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
     lease = lead(store, searched)
     (trial,) = add_trials(store, lease, [{"lr": 0.3}])
     work(store, lease, trial, Steps(validation=[(4, {"loss": 0.5})]))
-    alone = run_by_hand(store, {"loss": 0.25})
+    alone = standalone_run(store, {"loss": 0.25})
     shown = det_ok("e", "compare", f"{alone},{searched}")
     assert shown.splitlines()[2] == "Results"
     rows = {row["Configuration"] for row in rows_of(parts(shown)["Where the configurations differ"])}
@@ -233,7 +235,7 @@ def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
 @pytest.mark.parametrize("options", [(), ("--detach",), ("--share",), ("--max-trials", "3")])
 def test_a_standalone_run_cannot_be_activated(store: Store, options: tuple[str, ...]) -> None:
     """It has no searcher, from which the number of its slots could be read: it is refused before that."""
-    alone = run_by_hand(store, {"loss": 0.25})
+    alone = standalone_run(store, {"loss": 0.25})
     refused = det("e", "activate", str(alone), *options)
     assert refused.exit_code == 1
     reason = "it is a standalone run of /home/me/train.py: start the program again"

@@ -55,8 +55,8 @@ def test_everything_in_the_data_directory_is_private(usual_umask: None, tmp_path
     old.mkdir(mode=0o755)  # as an earlier release left it
     done = run_det("e", "create", str(tmp_path / "config.yaml"), str(model))
     assert done.returncode == 0, done.stderr
-    by_hand = subprocess.run([sys.executable, "train.py"], cwd=model, capture_output=True, text=True)
-    assert by_hand.returncode == 0, by_hand.stderr
+    standalone = subprocess.run([sys.executable, "train.py"], cwd=model, capture_output=True, text=True)
+    assert standalone.returncode == 0, standalone.stderr
     assert open_to_others(paths.data_dir()) == []
     scripts = list(paths.data_dir().glob("checkpoints/*/run.sh"))
     assert [stat.S_IMODE(script.stat().st_mode) for script in scripts] == [0o700] * 2

@@ -96,7 +96,7 @@ def test_paging(store: Store) -> None:
     assert [row["id"] for row in det_json("e", "lt", str(ids[0]), "--limit", "1", "--offset", "2")] == trials[2:3]
 
 
-def test_runs_by_hand_are_listed_with_the_name_of_their_program(store: Store) -> None:
+def test_standalone_runs_are_listed_with_the_name_of_their_program(store: Store) -> None:
     run = NewRun("/home/me/train.py", "runs/1", {"lr": 1}, {}, 1_790_000_000.0)
     begun = store.begin_attempt(AttemptStart("by hand", run, this_process(), 1_790_000_000.0))
     (row,) = det_json("e", "ls")

@@ -159,10 +159,10 @@ def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.M
     assert det("t", "support-bundle", "99").stderr == "Trial 99 not found.\n"
 
 
-def test_a_run_by_hand(store: Store, tmp_path: Path) -> None:
-    from tests.cli.test_compare import run_by_hand
+def test_a_standalone_run(store: Store, tmp_path: Path) -> None:
+    from tests.cli.test_compare import standalone_run
 
-    experiment = run_by_hand(store, {"loss": 1.0})
+    experiment = standalone_run(store, {"loss": 1.0})
     (trial,) = store.experiments.trials(experiment)
     det_ok("t", "support-bundle", str(trial.id), "-o", str(tmp_path / "x.tgz"))
     assert set(unpacked(tmp_path / "x.tgz", trial.id)) == FILES

@@ -22,7 +22,7 @@ from tests.helpers.ranks import run_ranks
 from tests.helpers.records import opened, run_of, runs
 
 
-def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standalone_run_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", "--api-key", "s3cr3t"])
     config = {"checkpoint_storage": {"type": "s3", "bucket": "b", "secret_key": "s3cr3t"}}
     with open_run(hparams={"lr": 0.5}, exp_conf=config) as context:
@@ -93,8 +93,8 @@ def test_unwritable_storage_is_refused_before_anything_is_done() -> None:
 def test_a_described_trial_uses_its_own_storage_and_needs_its_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with core.init() as by_hand:
-        env = info.to_env(by_hand.info)
+    with core.init() as standalone:
+        env = info.to_env(standalone.info)
     env["DET_EXPERIMENT_CONFIG"] = json.dumps(
         {"checkpoint_storage": {"type": "shared_fs", "host_path": str(tmp_path / "shared")}}
     )

@@ -30,7 +30,7 @@ def context() -> Iterator[core.Context]:
         yield opened
 
 
-def test_nobody_wants_a_run_by_hand_to_stop(context: core.Context) -> None:
+def test_nobody_wants_a_standalone_run_to_stop(context: core.Context) -> None:
     assert context.preempt.should_preempt() is False
     assert context.preempt.pending() is False
     assert context.preempt.reason is None
@@ -98,7 +98,7 @@ def test_modes_between_two_ranks(mode: str, chief: list[Any], worker: list[Any])
     assert (first, second) == (chief, worker)
 
 
-def test_a_run_by_hand_has_one_operation_of_one_epoch(context: core.Context) -> None:
+def test_a_standalone_run_has_one_operation_of_one_epoch(context: core.Context) -> None:
     assert context.searcher.get_configured_units() is core.Unit.EPOCHS
     lengths = []
     for operation in context.searcher.operations():

@@ -201,7 +201,7 @@ def test_secrets_in_a_status_are_masked(monkeypatch: pytest.MonkeyPatch) -> None
         assert run_of(context).phase == f"reading http://me:{MASK}@host with {MASK}, {MASK}"
 
 
-def test_a_run_by_hand_has_no_best_validation(context: core.Context) -> None:
+def test_a_standalone_run_has_no_best_validation(context: core.Context) -> None:
     context.train.report_validation_metrics(1, {"loss": 0.1})
     assert context.train.get_experiment_best_validation() is None
 

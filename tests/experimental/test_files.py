@@ -35,7 +35,7 @@ def tree(root: Path) -> dict[str, bytes | None]:
 
 
 @pytest.fixture
-def by_hand(home: Path) -> Checkpoint:
+def standalone_checkpoint(home: Path) -> Checkpoint:
     """The checkpoint of a script that reports and saves by itself, and is over."""
     with core.init() as context:
         context.train.report_validation_metrics(3, {"error": 0.5})
@@ -102,25 +102,25 @@ class TestDownload:
         assert (other / "metadata.json").read_text() == "{}"
         assert sorted(path.name for path in tmp_path.iterdir() if path.name != "xdg-data") == ["mine", "target"]
 
-    def test_own_files_in_the_directory_stay(self, by_hand: Checkpoint, tmp_path: Path) -> None:
-        target = Path(by_hand.download(tmp_path / "target"))
+    def test_own_files_in_the_directory_stay(self, standalone_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        target = Path(standalone_checkpoint.download(tmp_path / "target"))
         (target / "code" / "mine.txt").write_text("mine")
-        by_hand.download(target)  # nothing is missing
-        by_hand.add_metadata({"a": 1})
+        standalone_checkpoint.download(target)  # nothing is missing
+        standalone_checkpoint.add_metadata({"a": 1})
         before = tree(target)
         with pytest.raises(FileExistsError, match=r"target holds something else \(code/mine.txt\); name another"):
-            by_hand.download(target)
+            standalone_checkpoint.download(target)
         assert tree(target) == before
         (target / "code" / "mine.txt").unlink()
-        by_hand.download(target)
+        standalone_checkpoint.download(target)
         assert json.loads((target / "metadata.json").read_text()) == {"steps_completed": 3, "a": 1}
         assert [path.name for path in tmp_path.iterdir() if path.name != "xdg-data"] == ["target"]
 
     def test_the_old_copy_comes_back_when_the_new_one_cannot_be_put_there(
-        self, by_hand: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, standalone_checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        target = Path(by_hand.download(tmp_path / "target"))
-        by_hand.add_metadata({"a": 1})
+        target = Path(standalone_checkpoint.download(tmp_path / "target"))
+        standalone_checkpoint.add_metadata({"a": 1})
         before, rename = tree(target), os.rename
 
         def full(source: Path, to: Path) -> None:
@@ -131,16 +131,16 @@ class TestDownload:
 
         monkeypatch.setattr(os, "rename", full)
         with pytest.raises(OSError, match="No space left"):
-            by_hand.download(target)
+            standalone_checkpoint.download(target)
         assert tree(target) == before
         assert [path.name for path in tmp_path.iterdir() if path.name != "xdg-data"] == ["target"]
 
-    def test_a_link_is_refused(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+    def test_a_link_is_refused(self, standalone_checkpoint: Checkpoint, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         for name, to in (("link", "elsewhere"), ("dead", "nowhere")):
             (tmp_path / name).symlink_to(to)
             with pytest.raises(FileExistsError, match=f"{name} is a link to {to}; name that directory itself"):
-                by_hand.download(tmp_path / name)
+                standalone_checkpoint.download(tmp_path / name)
         assert list((tmp_path / "elsewhere").iterdir()) == []
 
     def test_a_mode_that_is_none(self, searched: Experiment) -> None:
@@ -169,71 +169,79 @@ class TestMetadata:
             checkpoint.add_metadata("a")  # type: ignore[arg-type]
         assert client.get_checkpoint(checkpoint.uuid).metadata == wanted
 
-    def test_without_a_manifest(self, by_hand: Checkpoint, tmp_path: Path) -> None:
-        by_hand.add_metadata({"a": None})
-        path = Path(by_hand.download(tmp_path / "here"))
+    def test_without_a_manifest(self, standalone_checkpoint: Checkpoint, tmp_path: Path) -> None:
+        standalone_checkpoint.add_metadata({"a": None})
+        path = Path(standalone_checkpoint.download(tmp_path / "here"))
         assert json.loads((path / "metadata.json").read_text()) == {"steps_completed": 3, "a": None}
 
 
 class TestDeletingCheckpoints:
-    def test_some_files_then_all(self, by_hand: Checkpoint, home: Path, tmp_path: Path) -> None:
-        root = home / "determined" / "checkpoints" / by_hand.uuid
-        by_hand.remove_files(["no such file"])
-        states = [by_hand.state]
-        by_hand.remove_files(["code/**", "code/"])
-        states.append(by_hand.state)
+    def test_some_files_then_all(self, standalone_checkpoint: Checkpoint, home: Path, tmp_path: Path) -> None:
+        root = home / "determined" / "checkpoints" / standalone_checkpoint.uuid
+        standalone_checkpoint.remove_files(["no such file"])
+        states = [standalone_checkpoint.state]
+        standalone_checkpoint.remove_files(["code/**", "code/"])
+        states.append(standalone_checkpoint.state)
         assert states == [CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED]
-        assert set(by_hand.resources) == {"weights.bin", "metadata.json"} == set(tree(root))
-        by_hand.download(tmp_path / "rest")
-        by_hand.remove_files(["*"])
-        assert (by_hand.state, by_hand.resources) == (CheckpointState.DELETED, {})
+        assert set(standalone_checkpoint.resources) == {"weights.bin", "metadata.json"} == set(tree(root))
+        standalone_checkpoint.download(tmp_path / "rest")
+        standalone_checkpoint.remove_files(["*"])
+        assert (standalone_checkpoint.state, standalone_checkpoint.resources) == (CheckpointState.DELETED, {})
         assert not root.exists()
-        with pytest.raises(CheckpointStateException, match=f"{by_hand.uuid} cannot be downloaded: it is DELETED"):
-            by_hand.download(tmp_path / "again")
+        with pytest.raises(
+            CheckpointStateException, match=f"{standalone_checkpoint.uuid} cannot be downloaded: it is DELETED"
+        ):
+            standalone_checkpoint.download(tmp_path / "again")
         with pytest.raises(CheckpointStateException, match="is DELETED"):
-            by_hand.add_metadata({"a": 1})
-        by_hand.delete()  # once more changes nothing
-        assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.DELETED
+            standalone_checkpoint.add_metadata({"a": 1})
+        standalone_checkpoint.delete()  # once more changes nothing
+        assert client.get_checkpoint(standalone_checkpoint.uuid).state is CheckpointState.DELETED
 
-    def test_files_that_somebody_else_removed_are_noticed(self, by_hand: Checkpoint, home: Path) -> None:
-        (home / "determined" / "checkpoints" / by_hand.uuid / "weights.bin").unlink()
-        by_hand.remove_files([])
-        assert by_hand.state is CheckpointState.PARTIALLY_DELETED
-        assert "weights.bin" not in by_hand.resources
+    def test_files_that_somebody_else_removed_are_noticed(self, standalone_checkpoint: Checkpoint, home: Path) -> None:
+        (home / "determined" / "checkpoints" / standalone_checkpoint.uuid / "weights.bin").unlink()
+        standalone_checkpoint.remove_files([])
+        assert standalone_checkpoint.state is CheckpointState.PARTIALLY_DELETED
+        assert "weights.bin" not in standalone_checkpoint.resources
 
-    def test_a_registered_one_stays(self, by_hand: Checkpoint, home: Path) -> None:
+    def test_a_registered_one_stays(self, standalone_checkpoint: Checkpoint, home: Path) -> None:
         model = client.create_model("a/../'b'\n😀", labels=["x"], metadata={"k": 1})
-        version = model.register_version(by_hand.uuid)
-        before = tree(home / "determined" / "checkpoints" / by_hand.uuid)
-        experiment = client.get_experiment(by_hand.training.experiment_id)
-        for call in (by_hand.delete, lambda: by_hand.remove_files(["*.bin"]), experiment.delete):
-            with pytest.raises(CheckpointInUse, match=f"{by_hand.uuid} is registered as version 1 of model"):
+        version = model.register_version(standalone_checkpoint.uuid)
+        before = tree(home / "determined" / "checkpoints" / standalone_checkpoint.uuid)
+        experiment = client.get_experiment(standalone_checkpoint.training.experiment_id)
+        for call in (
+            standalone_checkpoint.delete,
+            lambda: standalone_checkpoint.remove_files(["*.bin"]),
+            experiment.delete,
+        ):
+            with pytest.raises(
+                CheckpointInUse, match=f"{standalone_checkpoint.uuid} is registered as version 1 of model"
+            ):
                 call()
-        assert tree(home / "determined" / "checkpoints" / by_hand.uuid) == before
-        assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.COMPLETED
+        assert tree(home / "determined" / "checkpoints" / standalone_checkpoint.uuid) == before
+        assert client.get_checkpoint(standalone_checkpoint.uuid).state is CheckpointState.COMPLETED
         version.delete()
-        by_hand.delete()
-        assert not (home / "determined" / "checkpoints" / by_hand.uuid).exists()
+        standalone_checkpoint.delete()
+        assert not (home / "determined" / "checkpoints" / standalone_checkpoint.uuid).exists()
 
 
 class TestOldNames:
-    def test_of_checkpoints(self, by_hand: Checkpoint) -> None:
+    def test_of_checkpoints(self, standalone_checkpoint: Checkpoint) -> None:
         with pytest.warns(FutureWarning, match=r"trial_id is deprecated: use Checkpoint\.training\.trial_id"):
-            assert by_hand.trial_id == by_hand.training.trial_id
+            assert standalone_checkpoint.trial_id == standalone_checkpoint.training.trial_id
         with pytest.warns(FutureWarning, match="experiment_config"):
-            assert by_hand.experiment_config is by_hand.training.experiment_config
+            assert standalone_checkpoint.experiment_config is standalone_checkpoint.training.experiment_config
         with pytest.warns(FutureWarning, match="batch_number"):
-            assert by_hand.batch_number == 3
+            assert standalone_checkpoint.batch_number == 3
         with pytest.warns(FutureWarning, match="validation"):
-            validation = by_hand.validation
+            validation = standalone_checkpoint.validation
         assert validation == {"error": 0.5}
         assert validation["metrics"]["validationMetrics"]["error"] == 0.5
         with pytest.raises(KeyError, match="loss"):
             validation["loss"]
 
-    def test_of_versions(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+    def test_of_versions(self, standalone_checkpoint: Checkpoint, tmp_path: Path) -> None:
         net = client.create_model("net")
-        version = net.register_version(by_hand.uuid)
+        version = net.register_version(standalone_checkpoint.uuid)
         other = net.get_version(1)
         assert other is not None
         other.set_notes("changed elsewhere")
@@ -255,7 +263,7 @@ class TestOldNames:
 
 
 class TestModels:
-    def test_models_and_versions(self, by_hand: Checkpoint) -> None:
+    def test_models_and_versions(self, standalone_checkpoint: Checkpoint) -> None:
         net = client.create_model("net", "for cats", {"a": 1}, ["x", "y"])
         client.create_model("12", labels=["x"])
         assert client.get_model("net").model_id == client.get_model(net.model_id).model_id == net.model_id
@@ -265,7 +273,10 @@ class TestModels:
         assert [model.name for model in client.list_models(description="CATS")] == ["net"]
         assert client.get_model_labels() == ["x", "y"]
         assert net.get_version() is None
-        first, second = net.register_version(by_hand.uuid), net.register_version(by_hand.uuid)
+        first, second = (
+            net.register_version(standalone_checkpoint.uuid),
+            net.register_version(standalone_checkpoint.uuid),
+        )
         first.set_name("first")
         first.set_notes("good")
         first.add_metadata({"k": 1})
@@ -275,7 +286,7 @@ class TestModels:
             "first",
             "good",
             {"k": 1},
-            by_hand.uuid,
+            standalone_checkpoint.uuid,
         )
         latest = net.get_version()
         assert latest is not None
@@ -295,7 +306,9 @@ class TestModels:
 
 
 class TestDeletingExperiments:
-    def test_a_run_by_hand_leaves_nothing_but_its_neighbours(self, by_hand: Checkpoint, home: Path) -> None:
+    def test_a_standalone_run_leaves_nothing_but_its_neighbours(
+        self, standalone_checkpoint: Checkpoint, home: Path
+    ) -> None:
         with core.init() as context:
             context.train.report_training_metrics(1, {"loss": 1.0})
         root = home / "determined"
@@ -310,7 +323,7 @@ class TestDeletingExperiments:
         assert first.state is ExperimentState.DELETED
         assert [found.id for found in client.list_experiments()] == [second.id]
         assert len(list((root / "runs").iterdir())) == 1
-        assert not (root / "checkpoints" / by_hand.uuid).exists()
+        assert not (root / "checkpoints" / standalone_checkpoint.uuid).exists()
         assert list(root.rglob(".deleted*")) == []
 
     def test_tensorboard_files_stay_while_somebody_writes_them(self, home: Path) -> None:

@@ -89,12 +89,12 @@ def begin_managed(
 
 
 def managed_start(trial_id: int, allocation: str, steps: int = 0, checkpoint: str | None = None) -> AttemptStart:
-    by_hand = start(steps=steps, checkpoint=checkpoint)
+    standalone = start(steps=steps, checkpoint=checkpoint)
     return AttemptStart(
-        by_hand.key,
-        by_hand.run,
-        by_hand.process,
-        by_hand.started,
+        standalone.key,
+        standalone.run,
+        standalone.process,
+        standalone.started,
         checkpoint,
         steps,
         allocation=(trial_id, allocation),

@@ -71,7 +71,7 @@ def test_a_better_one_that_was_gone_back_behind_does_not_count(store: Store) -> 
     assert [row.steps_completed for row in store.experiments.validations(trial_id, after)] == [3, 4, 5]
 
 
-def test_a_run_by_hand_has_its_length_and_no_best(store: Store) -> None:
+def test_a_standalone_run_has_its_length_and_no_best(store: Store) -> None:
     attempt = begin(store)
     store.write([validation(attempt, 7, 0.5)])
     trial = store.experiments.trial(attempt.trial_id)

@@ -20,7 +20,7 @@ def kept(store: Store, trial_id: int, group: str | None = None, **options: Any) 
 
 
 class TestRuns:
-    def test_a_run_by_hand_is_an_experiment_with_one_trial(self, store: Store) -> None:
+    def test_a_standalone_run_is_an_experiment_with_one_trial(self, store: Store) -> None:
         attempt = begin(store)
         (run,) = store.runs()
         assert (run.experiment_id, run.trial_id, run.parent_id) == (attempt.experiment_id, attempt.trial_id, None)

@@ -221,8 +221,8 @@ class TestTrials:
         assert found.passed_hparams == {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": repr(dict)}
         assert found.effective_hparams == {**found.hparams, **found.passed_hparams}
 
-        by_hand = begin(store)
-        own = store.experiments.trial(by_hand.trial_id)
+        standalone = begin(store)
+        own = store.experiments.trial(standalone.trial_id)
         assert (own.passed_hparams, own.effective_hparams) == (None, {"lr": 0.5})
 
     def test_a_new_allocation_begins_afresh(self, store: Store) -> None:

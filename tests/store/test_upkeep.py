@@ -22,7 +22,7 @@ from tests.store.experiments import begin_managed, held_experiment, new_experime
 from tests.store.rows import alive, begin, checkpoint, metric
 
 
-def ended_by_hand(store: Store, **arguments: object) -> tuple[int, str]:
+def ended_standalone_run(store: Store, **arguments: object) -> tuple[int, str]:
     """A run that is over, with a checkpoint: its experiment and that."""
     run = begin(store, **arguments)
     row = checkpoint(run, 5)
@@ -39,7 +39,7 @@ class TestExperiments:
         store.upkeep.describe(experiment_id, description="")
         assert store.experiments.get(experiment_id).description == ""
 
-    def test_a_run_by_hand_can_be_renamed(self, store: Store) -> None:
+    def test_a_standalone_run_can_be_renamed(self, store: Store) -> None:
         experiment_id = begin(store).experiment_id
         assert store.experiments.get(experiment_id).name == "mine"
         store.upkeep.describe(experiment_id, name="ours")
@@ -127,7 +127,7 @@ class TestExperiments:
 
 class TestCheckpoints:
     def test_changes(self, store: Store) -> None:
-        _, uuid = ended_by_hand(store)
+        _, uuid = ended_standalone_run(store)
         store.upkeep.set_checkpoint_metadata(uuid, {"steps_completed": 5, "mine": None})
         store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", {"a": 1})
         found = store.upkeep.checkpoint(uuid)
@@ -138,7 +138,7 @@ class TestCheckpoints:
         )
 
     def test_all_or_none(self, store: Store) -> None:
-        _, uuid = ended_by_hand(store)
+        _, uuid = ended_standalone_run(store)
         with pytest.raises(StoreError, match="Checkpoint other not found"):
             store.upkeep.mark_deleted([uuid, "other"])
         assert store.upkeep.checkpoint(uuid).state == "ACTIVE"
@@ -187,7 +187,7 @@ class TestCheckpoints:
         store.upkeep.mark_own_deleted("../never stored here")
         assert [row.state for row in store.checkpoints(run.trial_id)] == ["DELETED", "ACTIVE"]
 
-    def test_the_newest_of_a_run_by_hand_that_is_at_work_stays(self, store: Store) -> None:
+    def test_the_newest_of_a_standalone_run_that_is_at_work_stays(self, store: Store) -> None:
         run = begin(store, process=alive())
         row = checkpoint(run, 1)
         store.write([row])
@@ -197,7 +197,7 @@ class TestCheckpoints:
         store.upkeep.mark_deleted([row.checkpoint_id])
 
     def test_what_other_trials_begin_with_stays(self, store: Store) -> None:
-        experiment_id, uuid = ended_by_hand(store)
+        experiment_id, uuid = ended_standalone_run(store)
         lease = held_experiment(store)
         (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))
         for call in (
@@ -210,7 +210,7 @@ class TestCheckpoints:
         store.upkeep.mark_deleted([uuid])
 
     def test_what_a_search_will_begin_with_stays(self, store: Store) -> None:
-        _, uuid = ended_by_hand(store)
+        _, uuid = ended_standalone_run(store)
         config = {"searcher": {"name": "random", "metric": "error", "source_checkpoint_uuid": uuid}}
         other = store.experiments.create(new_experiment(config=config, paused=True))
         with pytest.raises(CheckpointInUse, match=f"trials of experiment {other} begin with"):
@@ -218,7 +218,7 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("state", ["ERROR", "CANCELED"])
     def test_what_a_failed_trial_would_begin_with_again_stays(self, store: Store, state: Any) -> None:
-        experiment_id, uuid = ended_by_hand(store)
+        experiment_id, uuid = ended_standalone_run(store)
         lease, (other,) = with_trials(store, 1)
         trial_id = store.experiments.commit(lease, Change(new_trials=(new_trial(1, source_checkpoint_id=uuid),)))[-1]
         ended = tuple(TrialChange(one, state=state, ended=9.0) for one in (other, trial_id))
@@ -235,7 +235,7 @@ class TestCheckpoints:
         store.upkeep.mark_deleted([uuid])
 
     def test_a_failed_trial_with_a_checkpoint_of_its_own_needs_no_other(self, store: Store) -> None:
-        _, uuid = ended_by_hand(store)
+        _, uuid = ended_standalone_run(store)
         lease = held_experiment(store)
         (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))
         run = begin_managed(store, lease, trial_id)
@@ -244,7 +244,7 @@ class TestCheckpoints:
         store.upkeep.mark_deleted([uuid])
 
     def test_what_a_failed_search_would_begin_with_again_stays(self, store: Store) -> None:
-        experiment_id, uuid = ended_by_hand(store)
+        experiment_id, uuid = ended_standalone_run(store)
         config = {"searcher": {"name": "random", "metric": "error", "source_checkpoint_uuid": uuid}}
         lease = held_experiment(store, config=config)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("ERROR", ended=9.0)))
@@ -266,7 +266,7 @@ class TestCheckpoints:
 
 class TestDeletion:
     def test_every_row_goes_and_nothing_else(self, store: Store) -> None:
-        kept, kept_uuid = ended_by_hand(store)
+        kept, kept_uuid = ended_standalone_run(store)
         lease, trials = with_trials(store, 2)
         run = begin_managed(store, lease, trials[0])
         row = checkpoint(run, 5)
@@ -315,7 +315,7 @@ class TestDeletion:
         assert store.experiments.list() == []
 
     def test_directories_of_runs_that_no_other_experiment_shares(self, store: Store) -> None:
-        experiment_id, _ = ended_by_hand(store)
+        experiment_id, _ = ended_standalone_run(store)
         assert store.upkeep.run_directories(experiment_id) == [RunDirectory("another-host", "/runs/1")]
-        ended_by_hand(store)  # in the same directory
+        ended_standalone_run(store)  # in the same directory
         assert store.upkeep.run_directories(experiment_id) == []
