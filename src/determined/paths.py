@@ -20,6 +20,7 @@ CONTENTS = {
     "runs": "one directory per attempt: the code copy of standalone runs, TensorBoard files",
     "queue": "lock, status and log of the queue daemon",
     "imports": "notes about imports of experiments that are under way",
+    "curves.sqlite": "a cache of curves and statistics for charts, which can be deleted",
     "cloud": "checkpoints on their way to or from an object store",
 }
 """What lies in the data directory, by name."""

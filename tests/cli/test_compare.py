@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from determined.store.experiment_records import Lease
 from determined.store.process import this_process
 from determined.store.rows import (
     AttemptStart,
@@ -169,6 +170,22 @@ def test_standalone_runs_and_what_is_measured_otherwise(store: Store, search: in
     titles = parts(det_ok("e", "compare", f"{search},{larger}"))
     assert "validation loss (smaller is better)" in titles
     assert "validation loss (larger is better)" in titles
+
+
+def test_a_spike_among_many_points_is_drawn(store: Store) -> None:
+    (lease, trial) = _long_trial(store)
+    values = {step: 1000.0 if step == 1234 else 1.0 + step / 10_000 for step in range(1, 4001)}
+    values[77] = float("nan")
+    work(store, lease, trial, Steps(validation=[(step, {"loss": value}) for step, value in values.items()]))
+    chart = det_ok("e", "compare", str(lease.experiment_id)).split("validation loss")[-1]
+    assert "1000 |" in chart
+    assert "(1 of 4000 values cannot be drawn)" in chart
+
+
+def _long_trial(store: Store) -> tuple[Lease, int]:
+    lease = lead(store, new_experiment(store, metric="loss"))
+    (trial,) = add_trials(store, lease, [{}])
+    return lease, trial
 
 
 def test_what_has_not_begun_yet(store: Store) -> None:
