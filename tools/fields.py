@@ -48,8 +48,14 @@ def _title(place: Place) -> str:
 
 
 def _row(name: str, field: FieldInfo) -> str:
-    default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+    default = "required" if field.is_required() else _default(_value(field))
     return f"| `{name}` | {_takes(field)} | {default} |".replace("\n", " ")
+
+
+def _value(field: FieldInfo) -> Any:
+    """Return the default of a field. `FieldInfo.get_default` of pydantic 2.10 wants the other fields for a factory."""
+    factory: Any = field.default_factory
+    return field.default if factory is None else factory()
 
 
 def _takes(field: FieldInfo) -> str:
