@@ -452,10 +452,11 @@ export interface Searched {
   values: unknown[];
 }
 
-/** A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do. */
+/** A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do. `text` is the condition, such as `lr >= 0.5`; `value` is the part behind the name, or the value itself if all have the same. */
 export interface SharedHparam {
   name: string;
   text: string;
+  value: string;
   in_group: string;
   elsewhere: string;
 }

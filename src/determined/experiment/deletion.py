@@ -235,6 +235,12 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     )
 
 
+def own_directories(store: Store, experiment: Experiment) -> list[Path]:
+    """Return the directories of this machine that are deleted with an experiment: its own one last."""
+    own = None if experiment.is_standalone else experiment_dir(experiment.key)
+    return [*_run_directories(store, experiment.id)[0], *([] if own is None else [own])]
+
+
 def _delete_files(storage: CheckpointStorage, row: StoredCheckpoint) -> None:
     """Delete the files of a checkpoint; do nothing if they do not exist."""
     try:

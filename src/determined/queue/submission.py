@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
+from typing import Any
 
 from determined.config.stored import StoredConfig
 from determined.config.stored_model import stored_model
 from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.experiment.creation.continuation import Continued, reopen_if_needed
 from determined.experiment.creation.masked_secrets import check_secrets
 from determined.experiment.creation.run_again import check_can_run
 from determined.experiment.files import ExperimentFiles, experiment_dir
@@ -72,6 +74,18 @@ def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
     finally:
         store.experiments.release(lease)
     return ensure_daemon(QueueFiles.of(store_place), store_place)
+
+
+def continue_in_queue(
+    store: Store, store_place: str, experiment_id: int, changes: dict[str, Any], *, slots: int | None = None
+) -> tuple[Continued | None, DaemonState]:
+    """Continue an experiment with a changed configuration, even an ended one, and add it to the queue.
+
+    The first result is None for a paused experiment without changes, which is only activated.
+    """
+    continued = reopen_if_needed(store, experiment_id, changes)
+    max_trials = None if continued is None else continued.max_trials
+    return continued, add(store, store_place, experiment_id, slots=slots, max_trials=max_trials)
 
 
 def resume(store: Store, store_place: str) -> tuple[list[Entry], DaemonState | None]:

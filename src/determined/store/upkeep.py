@@ -151,6 +151,13 @@ class Upkeep:
             self._mark(whole, "DELETED")
             self._mark(in_part, "PARTIALLY_DELETED")
 
+    def why_needed(self, checkpoints: Sequence[StoredCheckpoint], *, by_others_than: int = 0) -> dict[str, str]:
+        """Return the checkpoints that could not be deleted now, by id, each with the reason; see `mark_deleted`.
+
+        Uses by the experiment `by_others_than` do not count.
+        """
+        return needed(self._database, checkpoints, by_others_than=by_others_than)
+
     def mark_unused_deleted(self, checkpoint_ids: Sequence[str]) -> list[str]:
         """Mark those checkpoints as deleted that are not in use, and return their ids; see `mark_deleted`."""
         with self._database.transaction(exclusive=True):

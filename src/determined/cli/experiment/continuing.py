@@ -16,7 +16,6 @@ from determined.cli.display.times import with_utc
 from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_sharing
 from determined.cli.selection.arguments import ID, complete_experiments_that
 from determined.cli.store_access import opened_store
-from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
     from determined.experiment.creation.continuation import Continued
@@ -63,14 +62,11 @@ def continue_(
         raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
     changes = _changes(config_file, overrides)
     with opened_store() as store:
-        row = store.experiments.get(experiment_id)
-        max_trials = None
-        # A paused experiment without changes is only activated.
-        if changes or row.state in EXPERIMENT_ENDED:
-            from determined.experiment.creation.continuation import reopen
+        from determined.experiment.creation.continuation import reopen_if_needed
 
-            continued = reopen(store, experiment_id, changes)
-            max_trials = continued.max_trials
+        continued = reopen_if_needed(store, experiment_id, changes)
+        max_trials = None if continued is None else continued.max_trials
+        if continued is not None:
             _print_changes(continued)
         if detach:
             enqueue(store, experiment_id, form, slots=slots, max_trials=max_trials)

@@ -34,16 +34,11 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     Example: det experiment delete 3
     """
     from determined.experiment.deletion import delete_experiment
+    from determined.experiment.deletion_plan import deletion_question
 
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
-        saved = sum(checkpoint.state != "DELETED" for checkpoint in store.experiments.checkpoints(experiment_id))
-        uploaded = sum(len(output.resources) for output in store.outputs.of_experiment(experiment_id))
-        contents = f"{counted(row.trial_count, 'trial')} and {counted(saved, 'checkpoint')}"
-        if uploaded:
-            trials, checkpoints = counted(row.trial_count, "trial"), counted(saved, "checkpoint")
-            contents = f"{trials}, {checkpoints} and {counted(uploaded, 'file')} of outputs"
-        confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {contents}?", yes=yes)
+        confirm(deletion_question(store, experiment_id), yes=yes)
         done = delete_experiment(store, experiment_id)
     if form == "json":
         print_json(

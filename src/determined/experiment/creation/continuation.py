@@ -62,6 +62,13 @@ class Continued:
     max_trials: int | None  # new number of trials, if only the runner can extend the search
 
 
+def reopen_if_needed(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continued | None:
+    """Like `reopen`, but leave a paused experiment without changes as it is: it only has to be activated."""
+    if not changes and store.experiments.get(experiment_id).state not in EXPERIMENT_ENDED:
+        return None
+    return reopen(store, experiment_id, changes)
+
+
 def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continued:
     """Merge changes into the configuration of an experiment and make it ACTIVE, so that it can be run again.
 

@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import DeterminedError, StoreReadOnly, StoreUnavailable
+from determined.experiment.deletion_plan import DeletionPlan, plan_checkpoint_deletion, plan_experiment_deletion
+from determined.web.action_requests import ActionRequest
+from determined.web.answers import Route
+from determined.web.carrying_out import ON_CHECKPOINTS, ON_NUMBERS, Done, Target
+from determined.web.state import reading, state_of
 
 router = APIRouter(route_class=Route)
-
-ActionName = Literal[
-    "pause",
-    "activate",
-    "cancel",
-    "kill",
-    "kill_trial",
-    "continue",
-    "extend",
-    "fork",
-    "archive",
-    "unarchive",
-    "label",
-    "unlabel",
-    "rename",
-    "describe",
-    "note",
-    "register",
-    "delete",
-    "delete_checkpoint",
-]
-
-
-class Options(BaseModel):
-    """What an action needs to know besides the ids; each action uses some of these and ignores none that is set."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    text: str | None = Field(default=None, max_length=1_000_000)
-    """The label, name, description, notes, or the name of a model."""
-    max_trials: int | None = Field(default=None, ge=1)
-    """The new number of trials of a search, for "extend"."""
-    slots: int | None = Field(default=None, ge=1)
-    """The number of slots to use, for actions that queue the experiment."""
-    config: list[str] = Field(default=[], max_length=200)
-    """Settings to change, each `KEY=VALUE`, for "continue" and "fork"."""
-    from_checkpoint: str | None = None
-    """For "fork": "best", "latest", or the id of a checkpoint."""
-    create_model: bool = False
-    """For "register": create the model if there is none of this name."""
-
-
-class ActionRequest(BaseModel):
-    """An action on explicit ids: of experiments; of trials for "kill_trial"; of checkpoints for the others."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    action: ActionName
-    ids: list[int] | list[str] = Field(min_length=1, max_length=10_000)
-    options: Options = Options()
 
 
 class ActionResult(TypedDict):
@@ -97,10 +54,53 @@ class Preview(TypedDict):
 @router.post("/api/actions")
 def act(request: Request, body: ActionRequest) -> ActionResults:
     """Carry out an action, or request it from the process that runs the experiment."""
-    raise not_yet()
+    act_on = _function(body)
+    connections = state_of(request).connections
+    results: list[ActionResult] = []
+    ids: list[int | str] = list(dict.fromkeys(body.ids))
+    with connections.writing() as store:
+        target = Target(store, connections.place)
+        for one in ids:
+            try:
+                done = act_on(target, one, body.options)
+            except (StoreUnavailable, StoreReadOnly):
+                raise  # it is the same for all of them
+            except (DeterminedError, OSError) as error:
+                text = str(mask_secrets(str(error) or type(error).__name__))
+                results.append({"id": one, "ok": False, "message": text, "created": None})
+            else:
+                results.append({"id": one, "ok": True, "message": done.message, "created": done.created})
+    return {"results": results}
 
 
 @router.post("/api/actions/preview")
 def preview(request: Request, body: ActionRequest) -> Preview:
     """Return what a deletion would delete, with sizes, and what speaks against it."""
-    raise not_yet()
+    _function(body)
+    with reading(request) as store:
+        if body.action == "delete":
+            plans = [plan_experiment_deletion(store, one) for one in dict.fromkeys(body.ids) if isinstance(one, int)]
+        elif body.action == "delete_checkpoint":
+            plans = [plan_checkpoint_deletion(store, [str(one) for one in body.ids])]
+        else:
+            raise HTTPException(422, "action: only deletions have a preview")
+    return _preview(plans)
+
+
+def _function(body: ActionRequest) -> Callable[[Target, Any, Any], Done]:
+    """Return the function of an action, after checking that its ids are of the right kind."""
+    wanted: type = str if body.action in ON_CHECKPOINTS else int
+    if not all(isinstance(one, wanted) for one in body.ids):
+        raise HTTPException(422, f"ids: {body.action} expects {'texts' if wanted is str else 'numbers'}")
+    return ON_CHECKPOINTS[body.action] if body.action in ON_CHECKPOINTS else ON_NUMBERS[body.action]
+
+
+def _preview(plans: list[DeletionPlan]) -> Preview:
+    """Return several deletions as one question."""
+    items: list[PreviewItem] = [{"name": part.name, "bytes": part.size} for plan in plans for part in plan.parts]
+    return {
+        "text": "\n".join(plan.question for plan in plans),
+        "items": items,
+        "bytes": sum(item["bytes"] for item in items),
+        "refused": [reason for plan in plans for reason in plan.refused],
+    }

@@ -17,10 +17,15 @@ _MOST_EXPERIMENTS = 1000  # the newest with a failed trial
 
 
 class SharedHparam(TypedDict):
-    """A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do."""
+    """A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do.
+
+    `text` is the condition, such as `lr >= 0.5`; `value` is the part behind the name, or the value itself if all have
+    the same.
+    """
 
     name: str
     text: str
+    value: str
     in_group: str
     elsewhere: str
 
@@ -61,6 +66,7 @@ def _group(group: FoundGroup) -> FailureGroup:
         {
             "name": one.name,
             "text": one.text,
+            "value": one.text.removeprefix(one.name).strip().removeprefix("= "),
             "in_group": f"{one.failed} of {one.failed}",
             "elsewhere": f"{one.others} of {one.other_trials}",
         }

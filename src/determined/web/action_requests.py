@@ -1,0 +1,59 @@
+"""What the page sends to have something changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from determined.web.api.shapes import Id
+
+ActionName = Literal[
+    "pause",
+    "activate",
+    "cancel",
+    "kill",
+    "kill_trial",
+    "continue",
+    "extend",
+    "fork",
+    "archive",
+    "unarchive",
+    "label",
+    "unlabel",
+    "rename",
+    "describe",
+    "note",
+    "register",
+    "delete",
+    "delete_checkpoint",
+]
+
+
+class Options(BaseModel):
+    """What an action needs to know besides the ids; each action uses some of these and ignores none that is set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str | None = Field(default=None, max_length=1_000_000)
+    """The label, name, description, notes, or the name of a model."""
+    max_trials: int | None = Field(default=None, ge=1)
+    """The new number of trials of a search, for "extend"."""
+    slots: int | None = Field(default=None, ge=1)
+    """The number of slots to use, for actions that queue the experiment."""
+    config: list[str] = Field(default=[], max_length=200)
+    """Settings to change, each `KEY=VALUE`, for "continue" and "fork"."""
+    from_checkpoint: str | None = None
+    """For "fork": "best", "latest", or the id of a checkpoint."""
+    create_model: bool = False
+    """For "register": create the model if there is none of this name."""
+
+
+class ActionRequest(BaseModel):
+    """An action on explicit ids: of experiments; of trials for "kill_trial"; of checkpoints for the others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: ActionName
+    ids: list[Id] | list[Annotated[str, Field(max_length=200)]] = Field(min_length=1, max_length=10_000)
+    options: Options = Options()
