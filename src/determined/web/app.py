@@ -34,7 +34,7 @@ from determined.web.state import ServerState
 
 _THREADS = 8
 
-_ROUTERS = (
+ROUTERS = (
     changes.router,
     trials.router,
     experiments.router,
@@ -65,7 +65,7 @@ def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
     )
     app.state.server = ServerState.of_place(checked_place() if place is None else place)
     handle_errors(app)
-    for router in _ROUTERS:
+    for router in ROUTERS:
         app.include_router(router)
     add_pages(app, static)
     return app

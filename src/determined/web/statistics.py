@@ -79,14 +79,19 @@ class Statistics:
             known = [self._known.get((identity, trial_id)) for trial_id in trial_ids]
         return {key for one in known if one is not None for key in one.summaries}
 
+    def wait(self) -> None:
+        """Wait until nothing is left to compute."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
     def close(self) -> None:
         """Stop the thread."""
         with self._lock:
             self._closed = True
             self._wanted = []
-            thread = self._thread
-        if thread is not None:
-            thread.join()
+        self.wait()
 
     def _compute(self, trial_ids: Sequence[int]) -> None:
         """Let the thread compute the statistics of trials, the newest first."""

@@ -1,0 +1,29 @@
+"""Stores of both kinds, and a site that shows one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.store.conftest import empty_databases, place, postgres, store
+from tests.web.site import Site
+
+__all__ = ["empty_databases", "place", "postgres", "site", "static", "store"]
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    """A built page, as small as possible."""
+    directory = tmp_path / "static"
+    directory.mkdir()
+    (directory / "index.html").write_text("<!doctype html><title>page</title>")
+    (directory / "page.js").write_text("'use strict';")
+    return directory
+
+
+@pytest.fixture
+def site(place: str, static: Path) -> Iterator[Site]:
+    with Site(place, static) as opened:
+        yield opened

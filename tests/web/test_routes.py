@@ -1,0 +1,325 @@
+"""What the reading routes answer, from both databases: shapes, hostile text, missing things."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.rows import LogRow
+from determined.store.store import Store
+from determined.web.answers import Route
+from determined.web.app import ROUTERS
+from tests.store.experiments import begin_managed, new_trial, with_trials
+from tests.store.rows import begin, checkpoint, metric
+from tests.web.site import Site
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"quotes\" and 'others' `here`",
+    "line\nbreak\r\ttab",
+    "\x1b[31mred\x1b[0m \x07",
+    "\u202eright to left\u2066",
+    "x" * 10_000,
+    "\ud800 half",
+    "../../etc/passwd",
+]
+
+
+def answers_are_valid(site: Site, paths: list[str]) -> None:
+    """The answers are of the types that the OpenAPI document, and so the page, is written from."""
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
+    for path in paths:
+        (route,) = [one for one in routes if one.path_regex.match(path.partition("?")[0])][:1]
+        TypeAdapter(route.response_model).validate_python(_read_back(site.get(path)))
+
+
+def _read_back(value: Any) -> Any:
+    """Numbers that JSON does not have are texts in an answer."""
+    if isinstance(value, dict):
+        return {key: _read_back(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_read_back(inner) for inner in value]
+    return (
+        {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value, value)
+        if isinstance(value, str)
+        else value
+    )
+
+
+def filled(store: Store) -> tuple[int, list[int]]:
+    """A search of three trials, of which one has reported."""
+    lease, trials = with_trials(store, 3, name=HOSTILE[0], labels=HOSTILE[:3])
+    attempt = begin_managed(store, lease, trials[0], passed={"lr": 0.25})
+    rows: list[Any] = [metric(attempt, "training", step, {"loss": 1.0 / step, "a/b, c": step}) for step in range(1, 40)]
+    rows += [metric(attempt, "training", 40, {"loss": math.nan, "text": HOSTILE[0]})]
+    rows += [metric(attempt, "validation", 20, {"error": 0.5}), metric(attempt, "validation", 40, {"error": 0.25})]
+    rows += [metric(attempt, "system/gpu", None, {"util": 0.5})]
+    rows += [checkpoint(attempt, 20), checkpoint(attempt, 40)]
+    rows += [
+        LogRow(trials[0], attempt.number, 0, number, "stdout", text, 3000.0 + number, "INFO")
+        for number, text in enumerate(HOSTILE)
+    ]
+    store.write(rows)
+    store.experiments.commit(
+        lease,
+        Change(
+            trials=(
+                TrialChange(trials[1], state="ERROR", reason="ValueError: <b>no</b> (train.py, line 3)", ended=5.0),
+                TrialChange(trials[2], state="COMPLETED", ended=6.0),
+            )
+        ),
+    )
+    return lease.experiment_id, trials
+
+
+def test_answers_have_the_documented_types(site: Site, store: Store) -> None:
+    experiment, trials = filled(store)
+    begin(store)
+    answers_are_valid(
+        site,
+        [
+            "/api/changes",
+            "/api/trials",
+            "/api/trials?metric=training/loss&metric=training/a/b,+c&archived=1",
+            f"/api/trials?experiment={experiment}",
+            f"/api/trials/{trials[0]}",
+            "/api/experiments",
+            f"/api/experiments/{experiment}",
+            "/api/metrics",
+            f"/api/metrics?experiment={experiment}",
+            f"/api/metrics?trial={trials[0]}",
+            f"/api/experiments/{experiment}/checkpoints",
+            f"/api/trials/{trials[0]}/checkpoints",
+            f"/api/experiments/{experiment}/code",
+            f"/api/experiments/{experiment}/code/diff?other={experiment}",
+            f"/api/logs?trial={trials[0]}",
+            f"/api/logs?experiment={experiment}&text=right",
+            f"/api/compare?trials={trials[0]},{trials[1]}",
+            "/api/queue",
+            "/api/models",
+            "/api/failures",
+            f"/api/experiments/{experiment}/decisions",
+        ],
+    )
+
+
+def test_a_trial_shows_what_was_reported(site: Site, store: Store) -> None:
+    experiment, trials = filled(store)
+    row = next(row for row in site.get("/api/trials")["rows"] if row["id"] == trials[0])
+    assert (row["experiment"], row["experiment_name"], row["labels"]) == (experiment, HOSTILE[0], HOSTILE[:3])
+    assert (row["best"], row["latest"], row["batches"], row["state"]) == (0.25, 0.25, 40, "RUNNING")
+    assert (row["hparams"], row["differing_hparams"]) == ({"lr": 0.25}, ["lr"])
+    assert (row["checkpoints"], row["checkpoint_bytes"]) == (2, 10)
+    detail = site.get(f"/api/trials/{trials[0]}")
+    summaries = {one["key"]: one["summary"] for one in detail["metrics"]}
+    assert summaries["training/loss"]["nonfinite"] == 1
+    assert summaries["training/loss"]["last"] == "NaN"
+    assert summaries["training/loss"]["max"] == 1.0
+    assert (summaries["training/a/b, c"]["count"], summaries["training/a/b, c"]["max"]) == (39, 39)
+    assert summaries["training/text"]["last"] == HOSTILE[0]
+    assert [one["numeric"] for one in detail["metrics"] if one["key"] == "training/text"] == [False]
+    assert detail["samples"] == ["system%2Fgpu/util"]
+    assert detail["assigned_hparams"] == {"lr": 0.0}
+    (attempt,) = detail["attempts"]
+    assert (attempt["first_batch"], attempt["last_batch"], attempt["host"]) == (0, 40, "another-host")
+
+
+def test_statistics_are_computed_in_the_background(site: Site, store: Store) -> None:
+    _, trials = filled(store)
+    path = "/api/trials?metric=validation/error&metric=training/nothing"
+    first = site.get(path)
+    site.app.state.server.statistics.wait()
+    second = site.get(path)
+    assert second["pending_summaries"] == 0
+    assert first["pending_summaries"] in (0, 3)
+    (row,) = [row for row in second["rows"] if row["id"] == trials[0]]
+    assert row["metrics"]["validation/error"]["min"] == 0.25
+    assert "training/nothing" not in row["metrics"]
+
+
+def test_experiments_count_failed_beside_good(site: Site, store: Store) -> None:
+    experiment, trials = filled(store)
+    (row,) = site.get("/api/experiments")["rows"]
+    assert (row["trials"], row["failed"], row["states"]) == (3, 1, {"RUNNING": 1, "ERROR": 1, "COMPLETED": 1})
+    assert (row["best"], row["best_trial"], row["checkpoint_bytes"]) == (0.25, trials[0], 10)
+    (group,) = site.get(f"/api/failures?experiment={experiment}")["groups"]
+    assert group["trials"] == [trials[1]]
+    assert "<b>no</b>" in group["error"]
+
+
+def test_archived_experiments_are_hidden_until_asked_for(site: Site, store: Store) -> None:
+    lease, _ = with_trials(store, 1)
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(state="COMPLETED", ended=3.0)))
+    store.upkeep.set_archived(lease.experiment_id, True)
+    assert site.get("/api/trials")["rows"] == site.get("/api/experiments")["rows"] == []
+    assert (
+        len(site.get("/api/trials?archived=1")["rows"]) == len(site.get("/api/experiments?archived=true")["rows"]) == 1
+    )
+    assert site.get(f"/api/experiments/{lease.experiment_id}")["row"]["archived"]
+
+
+def test_odd_hyperparameters_are_shown(site: Site, store: Store) -> None:
+    odd = {
+        "nested": {"deep": {"lr": 0.1}, "empty": {}},
+        "nan": math.nan,
+        "infinite": -math.inf,
+        "huge": 10**40,
+        "list": [1, {"a": math.inf}],
+        "text": "\ud800",
+        "none": None,
+        "api_token": "s3cret",
+    }
+    lease, _ = with_trials(store, 0)
+    store.experiments.commit(lease, Change(new_trials=(new_trial(0, hparams=odd),)))
+    (row,) = site.get("/api/trials")["rows"]
+    assert row["hparams"] == {
+        "nested.deep.lr": 0.1,
+        "nested.empty": {},
+        "nan": "NaN",
+        "infinite": "-Infinity",
+        "huge": str(10**40),
+        "list": [1, {"a": "Infinity"}],
+        "text": "\ud800",
+        "none": None,
+        "api_token": "********",
+    }
+    assert site.get(f"/api/compare?trials={row['id']}")["trials"][0]["hparams"] == row["hparams"]
+
+
+def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    lines = [f"line {number}" for number in range(30)] + ["y" * 1_000_000]
+    store.write(
+        [
+            LogRow(attempt.trial_id, 1, 0, number, "stderr" if number % 2 else "stdout", text, 100.0 + number, None)
+            for number, text in enumerate(lines)
+        ]
+    )
+    base = f"/api/logs?trial={attempt.trial_id}"
+    newest = site.get(f"{base}&limit=5")
+    assert [line["text"] for line in newest["lines"]][:4] == lines[26:30]
+    assert newest["lines"][4]["cut"] == 1_000_000 - len(newest["lines"][4]["text"]) > 0
+    assert (newest["older"], newest["newer"]) == (True, False)
+    before = site.get(f"{base}&limit=5&before={newest['lines'][0]['id']}")
+    assert [line["text"] for line in before["lines"]] == lines[21:26]
+    assert before["newer"]
+    after = site.get(f"{base}&limit=3&after={before['lines'][0]['id']}")
+    assert [line["text"] for line in after["lines"]] == lines[22:25]
+    around = site.get(f"{base}&limit=4&around_time=110")
+    assert [line["text"] for line in around["lines"]] == lines[8:12]
+    assert [line["text"] for line in site.get(f"{base}&text=line+1&limit=3")["lines"]] == lines[17:20]
+    found = site.get(f"{base}&text=line+%5B12%5D$&regex=1")
+    assert [line["text"] for line in found["lines"]] == ["line 1", "line 2"]
+    assert all(line["stream"] == "stderr" for line in site.get(f"{base}&stream=stderr")["lines"])
+    assert site.get(f"{base}&text=(&regex=1", 422)["error"].startswith("text: the regular expression")
+    assert "level" in site.get(f"{base}&level=LOUD", 422)["error"]
+    site.get("/api/logs", 422)
+
+
+def test_unknown_ids_are_named(site: Site, store: Store) -> None:
+    for path in (
+        "/api/trials/77",
+        "/api/trials?experiment=77",
+        "/api/experiments/77",
+        "/api/experiments/77/checkpoints",
+        "/api/experiments/77/code",
+        "/api/experiments/77/decisions",
+        "/api/trials/77/checkpoints",
+        "/api/models/77",
+        "/api/logs?trial=77",
+        "/api/metrics?experiment=77",
+        "/api/failures?experiment=77",
+        "/api/compare?trials=77",
+    ):
+        assert "77 not found" in site.get(path, 404)["error"], path
+    for path in (
+        f"/api/trials/{2**63}",
+        "/api/trials/-1",
+        "/api/trials/x",
+        "/api/compare?trials=x",
+        "/api/compare?trials=",
+    ):
+        assert site.get(path, 422)["error"], path
+
+
+def test_the_code_of_an_experiment_is_shown_without_following_links(site: Site, store: Store, tmp_path: Path) -> None:
+    from determined.experiment.files import ExperimentFiles
+
+    first, _ = with_trials(store, 1)
+    second, _ = with_trials(store, 1)
+    for lease, text in ((first, "a = 1\n"), (second, "a = 2\n")):
+        code = ExperimentFiles.for_key(store.experiments.get(lease.experiment_id).key).code
+        (code / "pkg").mkdir(parents=True)
+        (code / "pkg" / "model.py").write_text(text)
+        (code / "same.py").write_text("x")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key.txt").write_text("s3cret")
+    code = ExperimentFiles.for_key(store.experiments.get(first.experiment_id).key).code
+    (code / "link").symlink_to(secret)
+    (code / "file").symlink_to(secret / "key.txt")
+    (code / "data.bin").write_bytes(b"\0\1")
+    base = f"/api/experiments/{first.experiment_id}/code"
+    assert [one["path"] for one in site.get(base)["files"]] == ["data.bin", "pkg/model.py", "same.py"]
+    assert site.get(f"{base}/file?path=pkg/model.py")["text"] == "a = 1\n"
+    assert site.get(f"{base}/file?path=data.bin")["text"] is None
+    for path in (
+        "link/key.txt",
+        "file",
+        "../config.json",
+        "pkg/../../x",
+        "/etc/passwd",
+        "pkg",
+        "none",
+        "pkg/",
+        "a\\b",
+        "",
+    ):
+        answer = site.ask("GET", f"{base}/file", site.bearer, params={"path": path})
+        assert answer.status_code == 404, path
+        assert "s3cret" not in answer.text
+    (difference,) = site.get(f"/api/experiments/{second.experiment_id}/code/diff?other={first.experiment_id}")["files"][
+        1:
+    ]
+    assert (difference["path"], difference["status"]) == ("pkg/model.py", "changed")
+    assert "-a = 1\n+a = 2" in difference["diff"]
+    archive = site.ask("GET", f"{base}/archive", site.bearer)
+    assert archive.headers["content-disposition"].startswith("attachment")
+    assert archive.headers["x-content-type-options"] == "nosniff"
+    assert b"s3cret" not in archive.content
+    (trial,) = [row["id"] for row in site.get(f"/api/trials?experiment={first.experiment_id}")["rows"]]
+    (other,) = [row["id"] for row in site.get(f"/api/trials?experiment={second.experiment_id}")["rows"]]
+    compared = site.get(f"/api/compare?trials={trial},{other}")
+    assert {one["path"]: one["variants"] for one in compared["code"]} == {
+        "data.bin": ["a", None],
+        "pkg/model.py": ["a", "b"],
+        "same.py": ["a", "a"],
+    }
+
+
+def test_configurations_are_masked(site: Site, store: Store) -> None:
+    lease, _ = with_trials(
+        store,
+        1,
+        config={"environment": {"environment_variables": ["API_TOKEN=s3cret"]}, "searcher": {"name": "single"}},
+        original="environment:\n  environment_variables:\n    - API_TOKEN=s3cret\n",
+    )
+    text = json.dumps(site.get(f"/api/experiments/{lease.experiment_id}"))
+    assert "API_TOKEN" in text
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize("metric_name", ["m" * 5000, "../x", "a b", "é\u202e", "%2F"])
+def test_metrics_may_have_any_name(site: Site, store: Store, metric_name: str) -> None:
+    attempt = begin(store)
+    store.write([metric(attempt, "training", 1, {metric_name: 2.0})])
+    (key,) = site.get(f"/api/metrics?trial={attempt.trial_id}")["keys"]
+    assert (key["group"], key["name"]) == ("training", metric_name)
+    answer = site.ask("GET", "/api/trials", site.bearer, params={"metric": key["key"]})
+    assert answer.status_code == 200
