@@ -6,12 +6,15 @@ import contextlib
 import errno
 import html
 import os
+import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import uvicorn
 
@@ -19,7 +22,7 @@ from determined import paths
 from determined.errors import DeterminedError
 from determined.web.app import create_app
 from determined.web.guard import Guard, allowed_hosts
-from determined.web.pages import HOW_TO_BUILD, is_built
+from determined.web.pages import HOW_TO_BUILD, STATIC, is_built
 from determined.web.sessions import CODE_SECONDS, Sessions
 
 DEFAULT_PORT = 8642
@@ -43,14 +46,15 @@ def serve(
     allow_hosts: Sequence[str] = (),
     open_browser: bool,
     announce: Callable[[Started], None],
+    static: Path = STATIC,
 ) -> None:
     """Answer requests until the process is interrupted. `announce` is called when the port is open."""
-    if not is_built():
+    if not is_built(static):
         raise DeterminedError(HOW_TO_BUILD)
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()
-        app = Guard(create_app(), sessions, number, allowed_hosts(host, allow_hosts))
+        app = Guard(create_app(static=static), sessions, number, allowed_hosts(host, allow_hosts))
         url = f"http://{_address(host)}:{number}/"
         with private_file(f"token-{number}", sessions.token + "\n") as token_file:
             page = _login_page(f"{url}#{sessions.new_code()}")
@@ -135,4 +139,16 @@ def _run(app: Guard, listener: socket.socket) -> None:
         proxy_headers=False,  # a header must not change who the client seems to be
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    # uvicorn ends by raising the signal again: SIGTERM as an exception, so that the files above are removed.
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        pass  # the usual end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Signal handler: exit with the code that a shell expects for the signal."""
+    sys.exit(128 + number)
