@@ -153,9 +153,10 @@ export interface Comparison {
   notes: string[];
 }
 
-/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. */
+/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. */
 export interface Curve {
   trial: number;
+  started: number | null;
   points: number;
   drawn: number;
   low: (number | null)[];
@@ -318,7 +319,7 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. Of many trials the first and the newest report of the newest ones are looked at. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. Of trials without statistics only the first and the newest report are looked at, and only of the newest trials. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];

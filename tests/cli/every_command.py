@@ -127,6 +127,8 @@ COMMANDS: dict[str, Case] = {
     "model delete": Case("{model} --yes", store="writes"),
     "model delete-version": Case("{model} 1 --yes", store="writes"),
     "tensorboard start": Case("{experiment} --no-browser", elsewhere="test_tensorboard.py"),
+    "ui start": Case("--no-browser", elsewhere="../web/test_serve.py"),
+    "ui export": Case("/runs -o {directory}/view.html", elsewhere="../web/test_export.py"),
     "store info": Case(tables=(("Table", "Rows"), ("In the data directory", "Files", "Size"))),
     "store check": Case(reports=True),
     "store backup": Case("{directory}"),

@@ -104,7 +104,7 @@ def test_the_command_says_how_to_build_the_page(monkeypatch: pytest.MonkeyPatch,
     from click.testing import CliRunner
 
     monkeypatch.setattr(serve, "is_built", lambda static: pages.is_built(tmp_path))
-    done = CliRunner().invoke(main, ["ui", "--no-browser"])
+    done = CliRunner().invoke(main, ["ui", "start", "--no-browser"])
     assert done.exit_code == 1
     assert "npm run build" in done.output
 

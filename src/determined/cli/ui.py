@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.output import Form, print_json_line, with_json
+from determined.cli.display.output import Form, print_json, print_json_line, with_json
 from determined.cli.display.safe_text import visible
+from determined.cli.file_operations import refuse_existing
 from determined.cli.groups import LazyGroup
 
 if TYPE_CHECKING:
@@ -22,7 +24,10 @@ _HERE = "determined.cli.ui"
 
 @click.group(
     cls=LazyGroup,
-    commands_in={"start": (_HERE, "Start the page, and open it in a browser.")},
+    commands_in={
+        "start": (_HERE, "Start the page, and open it in a browser."),
+        "export": (_HERE, "Write a view of the page as one HTML file."),
+    },
     aliases={},
     default="start",
 )
@@ -51,10 +56,7 @@ def start(port: int | None, host: str, allow_hosts: tuple[str, ...], no_browser:
     \b
     Example: det ui --no-browser --port 8642
     """
-    from determined.optional import require
-
-    for module in ("fastapi", "uvicorn", "orjson"):
-        require(module, extra="ui", purpose="det ui")
+    _require_packages()
     from determined.web.serve import serve
 
     def announce(started: Started) -> None:
@@ -72,6 +74,45 @@ def start(port: int | None, host: str, allow_hosts: tuple[str, ...], no_browser:
         open_browser=not no_browser and _has_browser(),
         announce=announce,
     )
+
+
+@click.command(cls=Command, action="export {address}")
+@click.argument("address")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="HTML file to write.")
+@with_json
+def export(address: str, output: Path, form: Form) -> None:
+    """Write a view of the page as one HTML file.
+
+    It opens in any browser, without a server. ADDRESS is the part of the page's address after the host. The file must
+    not exist yet.
+
+    \b
+    Example: det ui export /experiments/3 -o search.html
+    """
+    _require_packages()
+    from determined.web.app import create_app
+    from determined.web.export import export_page
+    from determined.web.pages import STATIC
+
+    refuse_existing(output)
+    app = create_app()
+    try:
+        content = export_page(app, STATIC, address if address.startswith("/") else f"/{address}")
+    finally:
+        app.state.server.close()
+    output.write_bytes(content)
+    if form == "json":
+        print_json({"path": str(output), "bytes": len(content)})
+    else:
+        click.echo(visible(str(output)))
+
+
+def _require_packages() -> None:
+    """Raise an error that names the extra if a package is missing."""
+    from determined.optional import require
+
+    for module in ("fastapi", "uvicorn", "orjson"):
+        require(module, extra="ui", purpose="det ui")
 
 
 def _has_browser() -> bool:

@@ -17,9 +17,9 @@ from determined.store.sql.logs import LogRange, first_line_at, read_log_page
 # The newest validation is found by the primary key of `metrics`, without reading others.
 _LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.archived = 0
     AND m.rank = 0 ORDER BY m.step DESC LIMIT 1)"""
-_TRIALS = f"""SELECT t.id, t.experiment_id, t.number, t.state, t.hparams, t.passed_hparams, t.steps_completed,
+_TRIALS = """SELECT t.id, t.experiment_id, t.number, t.state, t.hparams, t.passed_hparams, t.steps_completed,
     t.progress, t.created, coalesce(f.started, t.started), t.ended, t.restarts, t.attempt, t.reason, t.best_metric,
-    CASE WHEN e.metric IS NULL THEN NULL ELSE {_LATEST} END,
+    CASE WHEN e.metric IS NULL THEN NULL ELSE {latest} END,
     a.state, a.started, a.ended, a.host, a.pid, a.process_started
 FROM trials t
 JOIN experiments e ON e.id = t.experiment_id
@@ -127,10 +127,19 @@ class Overview:
         self._database = database
 
     def trials(
-        self, *, experiment_id: int | None = None, trial_ids: Sequence[int] | None = None, archived: bool = False
+        self,
+        *,
+        experiment_id: int | None = None,
+        trial_ids: Sequence[int] | None = None,
+        archived: bool = False,
+        latest: bool = True,
     ) -> list[TrialRow]:
-        """Return trials, newest first: all, those of an experiment, or given ones. `archived` adds archived ones."""
-        return [TrialRow(*row) for row in self._select(_TRIALS, "t.", experiment_id, trial_ids, archived)]
+        """Return trials, newest first: all, those of an experiment, or given ones. `archived` adds archived ones.
+
+        Without `latest` their newest validations, which are most of the work, are not read.
+        """
+        select = _TRIALS.format(latest=_LATEST if latest else "NULL")
+        return [TrialRow(*row) for row in self._select(select, "t.", experiment_id, trial_ids, archived)]
 
     def experiments(self, *, experiment_id: int | None = None, archived: bool = False) -> list[ExperimentRow]:
         """Return experiments, newest first: all, or one. `archived` adds archived ones."""

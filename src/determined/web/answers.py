@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 from fastapi import Response
 from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 
 _EXACT = 2**53  # a browser rounds larger integers
 
@@ -43,6 +42,8 @@ def representable(value: Any) -> Any:
         return {str(key): representable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [representable(inner) for inner in value]
+    if hasattr(value, "tolist"):  # an array of a chart, in which NaN means that there is no value
+        return [None if inner != inner else inner for inner in value.tolist()]
     if isinstance(value, float):
         return number(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
@@ -60,7 +61,3 @@ def number(value: float | None) -> Any:
 def attachment(content: bytes, name: str, media_type: str) -> Response:
     """Return a file for the user to save. `name` is one of ours: it needs no escaping."""
     return Response(content, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-def not_yet() -> HTTPException:
-    return HTTPException(501, "not implemented yet")

@@ -64,6 +64,7 @@ def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.server = ServerState.of_place(checked_place() if place is None else place)
+    app.state.static = static
     handle_errors(app)
     for router in ROUTERS:
         app.include_router(router)

@@ -60,7 +60,7 @@ def experiment_rows(
     """Return the rows of all experiments, or of one."""
     experiments = overview.experiments(experiment_id=experiment_id, archived=archived)
     trials: dict[int, list[StoredTrial]] = defaultdict(list)
-    for trial in overview.trials(experiment_id=experiment_id, archived=archived):
+    for trial in overview.trials(experiment_id=experiment_id, archived=archived, latest=False):
         trials[trial.experiment_id].append(trial)
     sizes = sizes_by_trial(overview.checkpoints(experiment_id))
     newest = {row.experiment_id: row for row in overview.requests(experiment_id) if row.trial_id is None}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from determined.curves.cache import CurveCache, default_path
 from determined.store.store import Store
 from determined.web.connections import Connections
 from determined.web.statistics import Statistics
@@ -20,19 +21,22 @@ class ServerState:
 
     connections: Connections
     watch: Watch
+    cache: CurveCache
     statistics: Statistics
 
     @classmethod
     def of_place(cls, place: str) -> ServerState:
         """Return the state of a server for the store at a place, which is opened by the first request."""
         connections = Connections(place)
-        return cls(connections, Watch(connections), Statistics(connections))
+        cache = CurveCache(default_path())
+        return cls(connections, Watch(connections), cache, Statistics(connections, cache))
 
     def close(self) -> None:
         """Close all connections."""
         self.statistics.close()
         self.watch.close()
         self.connections.close()
+        self.cache.close()
 
 
 def state_of(request: Request) -> ServerState:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from determined.config.metric_values import number as metric_number
-from determined.curves.read import read_columns
+from determined.curves.cache import CurveCache
 from determined.curves.summary import Statistics as MetricStatistics
-from determined.curves.summary import statistics_of
+from determined.curves.trials import CurveReader
 from determined.errors import StoreError
 from determined.store.store import Store
 from determined.web import metric_keys
@@ -21,24 +19,18 @@ from determined.web.connections import Connections
 
 logger = logging.getLogger("determined.web")
 
-_MOST_SUMMARIES = 200_000  # kept in memory, about 100 bytes each
-
-
-class Known(NamedTuple):
-    """The statistics of all metrics of a trial, for one version of its reports."""
-
-    changes: int
-    summaries: dict[str, tuple[Any, ...]]
+# Trials whose statistics are computed before the answer. Those of a running trial change with every report, and are
+# extended within a millisecond; without them its cells would be empty most of the time.
+_COMPUTED_NOW = 20
 
 
 class Statistics:
     """Statistics of the metrics of trials. Missing ones are computed by a thread, the newest trials first."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, cache: CurveCache) -> None:
         self._connections = connections
+        self._cache = cache
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, int], Known] = OrderedDict()
-        self._kept = 0
         self._wanted: list[int] = []
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -46,38 +38,45 @@ class Statistics:
     def of_trials(
         self, store: Store, trial_ids: Sequence[int], keys: Sequence[str]
     ) -> tuple[dict[int, dict[str, Summary | None]], int]:
-        """Return the statistics of some metrics, and for how many trials they are missing or of an earlier version.
+        """Return the statistics of some metrics, and for how many trials they are not known yet.
 
         A metric that a trial has not reported is left out; None means that it is not known yet.
         """
-        if not keys or not trial_ids:
+        if not keys:
             return {}, 0
-        identity = store.reports.store_identity
-        changes = {found.trial_id: found.changes for found in versions(store, trial_ids)}
-        found: dict[int, dict[str, Summary | None]] = {}
-        missing = []
-        with self._lock:
-            for trial_id in trial_ids:
-                known = self._known.get((identity, trial_id))
-                if known is None or known.changes != changes.get(trial_id):
-                    missing.append(trial_id)
-                found[trial_id] = dict.fromkeys(keys) if known is None else _chosen(known, keys)
-        if missing:
-            self._compute(missing)
-        return found, len(missing)
+        reader = CurveReader(store, self._cache)
+        wanted = {metric_keys.split(key): key for key in keys}
+        cached = reader.summaries(trial_ids, list(wanted))
+        found: dict[int, dict[str, Summary | None]] = {
+            trial_id: {wanted[key]: summary(one) for key, one in known.items()}
+            for trial_id, known in cached.known.items()
+        }
+        pending = sorted(cached.pending, reverse=True)
+        for trial_id in pending[:_COMPUTED_NOW]:
+            known = reader.summarize(trial_id)
+            found[trial_id] = {wanted[key]: summary(one) for key, one in known.items() if key in wanted}
+        later = pending[_COMPUTED_NOW:]
+        for trial_id in later:
+            found[trial_id] = dict.fromkeys(keys)
+        if later:
+            self._compute(later)
+        return found, len(later)
 
     def of_trial(self, store: Store, trial_id: int) -> dict[str, Summary]:
         """Return the statistics of all metrics of a trial, computed now if necessary."""
-        identity = store.reports.store_identity
-        known = self._read(store, identity, trial_id)
-        return {} if known is None else {key: _summary(values) for key, values in known.summaries.items()}
+        reader = CurveReader(store, self._cache)
+        found = reader.summaries([trial_id])
+        known = found.known[trial_id] if trial_id in found.known else reader.summarize(trial_id)
+        return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
-    def keys(self, store: Store, trial_ids: Sequence[int]) -> set[str]:
-        """Return the metrics of these trials that are known."""
-        identity = store.reports.store_identity
-        with self._lock:
-            known = [self._known.get((identity, trial_id)) for trial_id in trial_ids]
-        return {key for one in known if one is not None for key in one.summaries}
+    def numeric(self, store: Store, trial_ids: Sequence[int]) -> dict[str, bool]:
+        """Return the known metrics of trials, and whether all their values are numbers."""
+        found: dict[str, bool] = {}
+        for known in CurveReader(store, self._cache).summaries(trial_ids).known.values():
+            for key, one in known.items():
+                joined = metric_keys.join(*key)
+                found[joined] = found.get(joined, True) and one.kind == "number"
+        return found
 
     def wait(self) -> None:
         """Wait until nothing is left to compute."""
@@ -113,61 +112,23 @@ class Statistics:
                 trial_id = self._wanted.pop()
             try:
                 with self._connections.reading() as store:
-                    self._read(store, store.reports.store_identity, trial_id)
+                    CurveReader(store, self._cache).summarize(trial_id)
             except StoreError as error:
                 logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
 
-    def _read(self, store: Store, identity: str, trial_id: int) -> Known | None:
-        """Return the statistics of a trial for the present version of its reports; None if there is no such trial."""
-        place = (identity, trial_id)
-        # The version is read before the reports, so that these are never older than it says.
-        found = store.reports.versions([trial_id])
-        if not found:
-            return None
-        with self._lock:
-            known = self._known.get(place)
-        if known is not None and known.changes == found[0].changes:
-            return known
-        columns = read_columns(store.reports.pages(trial_id))
-        known = Known(
-            found[0].changes,
-            {metric_keys.join(*key): _values(statistics_of(column.reported)) for key, column in columns.items()},
-        )
-        with self._lock:
-            self._keep(place, known)
-        return known
 
-    def _keep(self, place: tuple[str, int], known: Known) -> None:
-        """Keep statistics, and forget the oldest if they are too many."""
-        before = self._known.pop(place, None)
-        self._kept += len(known.summaries) - (0 if before is None else len(before.summaries))
-        self._known[place] = known
-        while self._kept > _MOST_SUMMARIES and len(self._known) > 1:
-            _, oldest = self._known.popitem(last=False)
-            self._kept -= len(oldest.summaries)
-
-
-def versions(store: Store, trial_ids: Sequence[int]) -> list[Any]:
-    """Return the versions of the reports of trials. In parts: a statement may have a limited number of values."""
-    return [
-        one
-        for start in range(0, len(trial_ids), 500)
-        for one in store.reports.versions(list(trial_ids[start : start + 500]))
-    ]
-
-
-def _values(statistics: MetricStatistics) -> tuple[Any, ...]:
+def summary(statistics: MetricStatistics) -> Summary:
+    """Return statistics as they are sent."""
     shown = statistics.plain()
     if statistics.kind != "number":
-        return (statistics.points, representable(statistics.last), None, None, None, 0)
-    numbers = (number(metric_number(shown[name])) for name in ("last", "min", "max", "mean"))
-    return (statistics.points, *numbers, statistics.non_finite)
-
-
-def _summary(values: tuple[Any, ...]) -> Summary:
-    count, last, low, high, mean, nonfinite = values
-    return {"count": count, "last": last, "min": low, "max": high, "mean": mean, "nonfinite": nonfinite}
-
-
-def _chosen(known: Known, keys: Sequence[str]) -> dict[str, Summary | None]:
-    return {key: _summary(known.summaries[key]) for key in keys if key in known.summaries}
+        last = representable(statistics.last)
+        return {"count": statistics.points, "last": last, "min": None, "max": None, "mean": None, "nonfinite": 0}
+    last, low, high, mean = (number(metric_number(shown[name])) for name in ("last", "min", "max", "mean"))
+    return {
+        "count": statistics.points,
+        "last": last,
+        "min": low,
+        "max": high,
+        "mean": mean,
+        "nonfinite": statistics.non_finite,
+    }

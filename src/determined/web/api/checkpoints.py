@@ -105,8 +105,9 @@ def verify(request: Request, checkpoint_id: str) -> Verified:
 
 def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[CheckpointRow]:
     """Return checkpoints as rows, with what uses them."""
-    uses = store.overview.checkpoint_uses({row.trial_id for row in checkpoints})
-    trials = {row.id: row for row in store.overview.trials(trial_ids=sorted({row.trial_id for row in checkpoints}))}
+    trial_ids = sorted({row.trial_id for row in checkpoints})
+    uses = store.overview.checkpoint_uses(trial_ids)
+    trials = {row.id: row for row in store.overview.trials(trial_ids=trial_ids, latest=False)}
     experiments = {number: store.experiments.get(number) for number in {row.experiment_id for row in trials.values()}}
     rows: list[CheckpointRow] = []
     for row in checkpoints:

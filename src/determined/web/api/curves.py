@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query, Request
+from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from determined.web.answers import Route, not_yet
+from determined.curves.thin import Drawing, DrawnCurve
+from determined.curves.trials import CurveReader
+from determined.store.states import TRIAL_ENDED
+from determined.web import metric_keys
+from determined.web.answers import Route
 from determined.web.api.shapes import Id
+from determined.web.identifiers import numbers
+from determined.web.state import reading, state_of, version
+from determined.web.trial_rows import trial_state
 
 router = APIRouter(route_class=Route)
 
 Axis = Literal["batches", "epochs", "time"]
+_MOST_TRIALS = 2000
+_LARGEST_SINGLE = 1e38  # beyond it single precision has infinities
 
 
 class CurveMark(TypedDict):
@@ -33,10 +45,11 @@ class CurveEnd(TypedDict):
 class Curve(TypedDict):
     """A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none.
 
-    Of `points` reported values `drawn` are in the answer.
+    Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins.
     """
 
     trial: int
+    started: float | None
     points: int
     drawn: int
     low: list[float | None]
@@ -75,7 +88,20 @@ def curves(
 
     With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt replaced.
     """
-    raise not_yet()
+    seen = version(request)
+    wanted = numbers(trials, _MOST_TRIALS)
+    state = state_of(request)
+    with reading(request) as store:
+        states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
+        drawing = CurveReader(store, state.cache).drawing(
+            wanted, metric_keys.split(key), axis, low=low, high=high, most=points, archived=archived
+        )
+        started = {found.trial_id: found.started for found in store.reports.versions(wanted)}
+    rows = [
+        _curve(number, curve, states.get(number), started.get(number))
+        for number, curve in zip(wanted, drawing.curves, strict=True)
+    ]
+    return _answer(seen, axis, low, high, drawing, rows, state.cache.trouble)
 
 
 @router.get("/api/trials/{trial_id}/profile")
@@ -88,4 +114,59 @@ def profile(
     points: Annotated[int, Query(ge=2, le=10_000)] = 1000,
 ) -> Curves:
     """Return the curve of a metric that a trial reported without a step, such as the use of a GPU, over time."""
-    raise not_yet()
+    seen = version(request)
+    state = state_of(request)
+    with reading(request) as store:
+        trial = store.experiments.trial(trial_id)
+        reader = CurveReader(store, state.cache)
+        drawing = reader.samples(trial_id, metric_keys.split(key), low=low, high=high, most=points)
+        started = next((found.started for found in store.reports.versions([trial_id])), None)
+    rows = [_curve(trial_id, drawing.curves[0], trial.state, started)]
+    return _answer(seen, "time", low, high, drawing, rows, None)
+
+
+def _answer(
+    seen: str,
+    axis: Axis,
+    low: float | None,
+    high: float | None,
+    drawing: Drawing,
+    rows: Sequence[Curve],
+    note: str | None,
+) -> Curves:
+    return {
+        "version": seen,
+        "axis": axis,
+        "from": low,
+        "to": high,
+        "x": _sent(drawing.x),
+        "curves": list(rows),
+        "note": note,
+    }
+
+
+def _curve(trial_id: int, curve: DrawnCurve, state: str | None, started: float | None) -> Curve:
+    last = curve.last if state in TRIAL_ENDED else None
+    return {
+        "trial": trial_id,
+        "started": started,
+        "points": curve.points,
+        "drawn": curve.drawn,
+        "low": _single(curve.low),
+        "high": _single(curve.high),
+        "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
+        "ended": None if last is None else {"x": last[0], "y": last[1]},
+        "failed": state in ("ERROR", "INVALID_HP"),
+    }
+
+
+def _single(values: NDArray[np.float64]) -> Any:
+    """Return values for a chart: in single precision, which halves the answer, unless that would lose one."""
+    if len(values) and np.nanmax(np.abs(values), initial=0.0) > _LARGEST_SINGLE:
+        return _sent(values)
+    return _sent(values.astype(np.float32))
+
+
+def _sent(values: NDArray[Any]) -> Any:
+    """Return an array that is sent as a list; NaN becomes null."""
+    return np.ascontiguousarray(values)

@@ -14,7 +14,7 @@ from determined.web.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 100  # of which the reports are looked at
+_MOST_TRIALS = 50  # of which reports are looked at
 
 
 class MetricKey(TypedDict):
@@ -29,7 +29,7 @@ class MetricKey(TypedDict):
 class MetricKeys(TypedDict):
     """The metrics of a trial, of an experiment, or of the store, by group and name.
 
-    Of many trials the first and the newest report of the newest ones are looked at.
+    Of trials without statistics only the first and the newest report are looked at, and only of the newest trials.
     """
 
     version: str
@@ -47,7 +47,7 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
             ids = [row.id for row in reversed(store.experiments.trials(experiment))]
         else:
             ids = store.overview.newest_trials(_MOST_TRIALS)
-        known = dict.fromkeys(state_of(request).statistics.keys(store, ids), True)
+        known = state_of(request).statistics.numeric(store, ids)
         for trial_id in ids[:_MOST_TRIALS]:
             for group, body in store.overview.example_reports(trial_id):
                 for name, value in loads_exact(body).items():

@@ -1,0 +1,125 @@
+"""Write a view of the page as one HTML file that opens anywhere without a server: the page with its answers in it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from fastapi import FastAPI
+
+from determined.errors import DeterminedError
+from determined.web.answers import encoded
+from determined.web.export_requests import requests_of
+from determined.web.pages import HOW_TO_BUILD, is_built
+
+_MOST_BYTES = 200 * 2**20  # of answers; a browser takes long for a larger file
+
+
+def export_page(app: FastAPI, static: Path, address: str, requests: Sequence[str] = ()) -> bytes:
+    """Return the view at an address as an HTML file. Without `requests`, those that the address needs are included."""
+    if not is_built(static):
+        raise DeterminedError(HOW_TO_BUILD)
+    answers: dict[str, Any] = {}
+    size = 0
+
+    def ask(path: str) -> Any:
+        """Return the answer to a request, and keep it for the file; None if it is an error."""
+        nonlocal size
+        key = canonical(path)
+        if key not in answers:
+            status, body = get(app, path)
+            if status != 200:
+                return None
+            size += len(body)
+            if size > _MOST_BYTES:
+                raise DeterminedError("the view is too large for one file: choose fewer trials or columns")
+            answers[key] = json.loads(body)
+        return answers[key]
+
+    for path in requests:
+        if path.startswith("/api/") and not path.startswith(("/api/changes", "/api/export")):
+            ask(path)
+    if not requests:
+        requests_of(address, ask)
+    return _html(static, {"address": address, "created": time.time(), "answers": answers})
+
+
+def canonical(path: str) -> str:
+    """Return a path with its parameters in order, encoded as browsers do: the key under which the page looks."""
+    place, _, query = path.partition("?")
+    pairs = sorted(parse_qsl(query, keep_blank_values=True), key=lambda pair: pair[0])
+    return f"{place}?{'&'.join(f'{_encoded(name)}={_encoded(value)}' for name, value in pairs)}" if pairs else place
+
+
+def _encoded(text: str) -> str:
+    """Encode as URLSearchParams does: a space is a plus sign, and only letters, digits and `*-._` stay."""
+    return quote(text, safe="* ").replace("~", "%7E").replace(" ", "+")
+
+
+def get(app: FastAPI, path: str) -> tuple[int, bytes]:
+    """Return the status and the body of the application's own answer to a request."""
+    split = urlsplit(path)
+    status, parts = 500, []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        parts.append(message.get("body", b""))
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": split.path,
+        "raw_path": split.path.encode(),
+        "query_string": split.query.encode(),
+        "headers": [],
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 0),
+        "root_path": "",
+    }
+    # In a loop of its own: a route that exports runs in a thread, which has none.
+    asyncio.run(app(scope, receive, send))
+    return status, b"".join(parts)
+
+
+def _html(static: Path, content: dict[str, Any]) -> bytes:
+    """Return the page with its script, its styles and the answers in one file.
+
+    Its policy allows exactly this script and these styles, so that nothing in the answers can be executed.
+    """
+    page = (static / "index.html").read_text()
+    script = _closed((static / "page.js").read_text(), "script")
+    styles = _closed((static / "page.css").read_text(), "style") if (static / "page.css").is_file() else ""
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(styles)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    data = encoded(content).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    page = re.sub(r'<link rel="(?:stylesheet|icon)"[^>]*>\n?', "", page)
+    page = re.sub(r'<script src="[^"]*"[^>]*></script>\n?', "", page)
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{styles}</style>\n'
+    body = f'<script type="application/json" id="det-export">{data}</script>\n<script>{script}</script>\n'
+    page = page.replace('<meta charset="utf-8">\n', f'<meta charset="utf-8">\n{head}', 1)
+    return page.replace("</body>", f"{body}</body>", 1).encode()
+
+
+def _closed(text: str, tag: str) -> str:
+    """Return a script or style sheet that cannot end its element early."""
+    return re.sub(f"</(?={tag})", r"<\\/", text, flags=re.IGNORECASE)
+
+
+def _digest(text: str) -> str:
+    """Return the hash by which a policy names an inline script or style sheet."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

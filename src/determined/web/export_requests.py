@@ -1,0 +1,124 @@
+"""The requests that the views of the page make, for an export without a browser.
+
+`page/src/pages/` makes the same ones. What is missing here is missing in the file, and the page says so there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, quote, urlencode
+
+Ask = Callable[[str], Any]
+
+_STATISTICS = ("last", "min", "max", "mean")
+_MOST_CURVES = 100  # trials in one chart, as the page draws them, and charts of one trial
+
+
+def requests_of(address: str, ask: Ask) -> None:
+    """Make the requests of the view at an address."""
+    path, _, query = address.partition("?")
+    params = {name: values[-1] for name, values in parse_qs(query).items()}
+    words = [word for word in path.split("/") if word]
+    match words:
+        case ["experiments", number]:
+            _experiment(number, params, ask)
+        case ["trials", number]:
+            _trial(number, params, ask)
+        case ["compare"]:
+            _compare(params, ask)
+        case ["failures"]:
+            ask(f"/api/failures?experiment={params['experiment']}" if "experiment" in params else "/api/failures")
+            ask("/api/experiments")
+        case ["queue"]:
+            ask("/api/queue")
+        case ["models"]:
+            ask("/api/models")
+        case ["models", number]:
+            ask(f"/api/models/{number}")
+        case _:
+            ask("/api/experiments?archived=1" if params.get("archived") == "1" else "/api/experiments")
+            ask(_trials(params))
+            ask("/api/metrics")
+
+
+def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
+    detail = ask(f"/api/experiments/{number}")
+    trials = ask(_trials(params, number))
+    metrics = ask(f"/api/metrics?experiment={number}")
+    if detail is None or trials is None or metrics is None:
+        return
+    for rest in ("checkpoints", "code", *([] if detail["row"]["standalone"] else ["decisions"])):
+        ask(f"/api/experiments/{number}/{rest}")
+    ask(f"/api/failures?experiment={number}")
+    ask(f"/api/logs?{urlencode({'experiment': number, 'limit': 500})}")
+    key = _metric(params.get("metric"), metrics["keys"], detail["row"]["metric"])
+    best = sorted(trials["rows"], key=_rank)[: int(params.get("top", _MOST_CURVES))]
+    _curves(key, sorted(row["id"] for row in best), params, ask)
+
+
+def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
+    detail = ask(f"/api/trials/{number}")
+    if detail is None:
+        return
+    ask(f"/api/trials/{number}/checkpoints")
+    ask(f"/api/logs?{urlencode({'limit': 500, 'trial': number})}")
+    for metric in [metric for metric in detail["metrics"] if metric["numeric"]][:_MOST_CURVES]:
+        _curves(metric["key"], [int(number)], params, ask, points=400)
+    for key in detail["samples"][:_MOST_CURVES]:
+        ask(f"/api/trials/{number}/profile?{urlencode({'key': key, 'points': 400})}")
+
+
+def _compare(params: dict[str, str], ask: Ask) -> None:
+    trials = params.get("trials", "")
+    compared = ask(f"/api/compare?trials={trials}") if trials else None
+    if compared is None:
+        return
+    rows = compared["trials"]
+    everywhere = ask("/api/metrics")
+    one = len(rows) == 1
+    own = ask(f"/api/metrics?trial={rows[0]['id']}" if one else f"/api/metrics?experiment={rows[0]['experiment']}")
+    keys = [*(own or {"keys": []})["keys"], *(everywhere or {"keys": []})["keys"]]
+    _curves(_metric(params.get("metric"), keys, rows[0]["metric"]), [row["id"] for row in rows], params, ask)
+
+
+def _curves(key: str | None, trials: list[int], params: dict[str, str], ask: Ask, points: int = 1000) -> None:
+    if key is not None and trials:
+        axis = params.get("axis", "batches")
+        listed = ",".join(map(str, trials))
+        ask(f"/api/curves?axis={axis}&key={quote(key, safe='')}&points={points}&trials={quote(listed, safe='')}")
+
+
+def _trials(params: dict[str, str], experiment: str | None = None) -> str:
+    """Return the request for rows of trials, with the metrics that columns, sort order and filter name."""
+    words = re.findall(r'"(?:\\.|[^"])*"|[^\s()<>=!~,]+', params.get("q", ""))
+    names = [*_listed(params.get("cols", "")), *_listed(params.get("sort", "")), *(word.strip('"') for word in words)]
+    keys = {name.lstrip("-").rpartition(".")[0] for name in names if name.rpartition(".")[2] in _STATISTICS}
+    pairs = [("archived", "1")] if params.get("archived") == "1" else []
+    pairs += [] if experiment is None else [("experiment", experiment)]
+    pairs += [("metric", key) for key in sorted(keys) if "/" in key]
+    return f"/api/trials?{urlencode(pairs)}" if pairs else "/api/trials"
+
+
+def _listed(text: str) -> list[str]:
+    """Return the items of a list in an address: a comma inside of one is escaped by a backslash."""
+    return [re.sub(r"\\(.)", r"\1", item) for item in re.findall(r"(?:\\.|[^,\\])+", text)]
+
+
+def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None) -> str | None:
+    """Return the metric that the page draws."""
+    numeric = [key["key"] for key in keys if key["numeric"]]
+    if wanted in numeric:
+        return wanted
+    own = [key for key in numeric if searcher is not None and (key == searcher or key.endswith(f"/{searcher}"))]
+    validation = [key for key in numeric if key.startswith("validation/")]
+    return next(iter([*own, *validation, *numeric]), None)
+
+
+def _rank(row: dict[str, Any]) -> tuple[float, int]:
+    """Return the order of a trial by its best metric; those without a number come last."""
+    best = row["best"]
+    if not isinstance(best, (int, float)):
+        return float("inf"), row["id"]
+    return (best if row["smaller_is_better"] else -best), row["id"]
