@@ -11,7 +11,6 @@ from determined.errors import StoreVersionError
 from determined.store.databases.base import Database
 from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
 from determined.store.process import Process, is_running
-from determined.store.sql.stamps import stamp_trials_without
 
 
 def migrate(database: Database, *, is_copy: bool = False) -> None:
@@ -40,6 +39,8 @@ def migrate(database: Database, *, is_copy: bool = False) -> None:
             # Distinguishes this store from others that use the same checkpoint storage.
             database.execute("INSERT INTO store_identity (uuid) VALUES (?)", [str(uuid.uuid4())])
         if version:
+            from determined.store.sql.stamps import stamp_trials_without  # late: most stores are up to date
+
             stamp_trials_without(database)
         database.execute(f"UPDATE {VERSION_TABLE} SET version = ?", [len(MIGRATIONS)])
 
