@@ -46,7 +46,7 @@ tests: $(STAMP)
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy, which
 # needs a newer pathspec than the library.
 test-minimum: $(MINIMUM_STAMP)
-	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) tests
+	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests
 
 $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)

@@ -12,9 +12,10 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from determined.cli.main import main
-from tests.helpers import terminal
+from tests.helpers import terminal, warm
 
 DET = [sys.executable, "-c", "from determined.cli.main import main; main()"]
+WARM_DET = [sys.executable, "-m", "determined.cli"]  # for `tests.helpers.warm`
 
 
 def det(*arguments: str) -> Result:
@@ -44,14 +45,14 @@ def det_csv(*arguments: str) -> list[dict[str, str]]:
 
 def run_det(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """In a process of its own, as a user would."""
-    return subprocess.run([*DET, *arguments], capture_output=True, text=True, timeout=60, **options)
+    return warm.run([*WARM_DET, *arguments], capture_output=True, text=True, timeout=60, **options)
 
 
 class Terminal(terminal.Terminal):
     """`det` on a terminal of its own."""
 
     def __init__(self, *arguments: str, columns: int = 100, rows: int = 40) -> None:
-        super().__init__([*DET, *arguments], columns=columns, rows=rows)
+        super().__init__([*WARM_DET, *arguments], columns=columns, rows=rows, is_warm=True)
 
 
 def det_on_terminal(*arguments: str, columns: int = 100) -> bytes:

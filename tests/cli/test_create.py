@@ -14,7 +14,8 @@ import pytest
 
 from determined.store.store import Store
 from tests.cli.projects import CONFIG, PROGRAM
-from tests.cli.running import DET, Terminal, det, det_json, det_ok, run_det
+from tests.cli.running import WARM_DET, Terminal, det, det_json, det_ok, run_det
+from tests.helpers import warm
 
 END_OF_FRAME = b"\x1b[0m\r\n"
 FOR_EVER = ["--config", "hyperparameters.seconds=0.05", "--config", "searcher.max_trials=500", "--slots", "2"]
@@ -59,8 +60,8 @@ def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None
     assert det("e", "wait", "1").exit_code == 1
     assert "Experiment 1 is already paused." in det_ok("e", "pause", "1")
 
-    with subprocess.Popen(
-        [*DET, "e", "activate", "1", "--json", "--slots", "2"],
+    with warm.Popen(
+        [*WARM_DET, "e", "activate", "1", "--json", "--slots", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -73,32 +74,32 @@ def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None
         assert held.exit_code == 1
         assert f"is being run by process {runner.pid} on host" in held.stderr
         assert det_json("e", "ls")[0]["runner"]["pid"] == runner.pid
-        waiting = subprocess.Popen([*DET, "e", "wait", "1", "--polling-interval", "0.2"], stdout=subprocess.PIPE)
+        wait = [*WARM_DET, "e", "wait", "1", "--polling-interval", "0.2"]
+        waiting = warm.Popen(wait, stdout=subprocess.PIPE, text=True)
         assert "Canceling" in det_ok("e", "cancel", "1")
         printed, _ = runner.communicate(timeout=60)
     assert runner.returncode == 1
     summary = json.loads(printed)
     assert (summary["id"], summary["state"]) == (1, "CANCELED")
     assert summary["best_checkpoint"]["uuid"]
-    assert waiting.communicate(timeout=60)[0] == b"Experiment 1: CANCELED\n"
+    assert waiting.communicate(timeout=60)[0] == "Experiment 1: CANCELED\n"
     assert waiting.returncode == 1
 
 
 def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Store) -> None:
     """As `det e create ... | head -1`: the search goes on; SIGTERM pauses it. A paused one can be killed."""
-    with subprocess.Popen(
-        [*DET, "e", "create", "config.yaml", "model", *FOR_EVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as runner:
+    command = [*WARM_DET, "e", "create", "config.yaml", "model", *FOR_EVER]
+    with warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as runner:
         assert runner.stdout is not None
         assert runner.stderr is not None
-        assert runner.stdout.readline() == b"Created experiment 1\n"
+        assert runner.stdout.readline() == "Created experiment 1\n"
         runner.stdout.close()
         while len([trial for trial in store.experiments.trials(1) if trial.ended]) < 4:
             assert runner.poll() is None
             time.sleep(0.05)
         os.kill(runner.pid, signal.SIGTERM)
         assert runner.wait(timeout=60) == 143
-        assert runner.stderr.read() == b""
+        assert runner.stderr.read() == ""
     assert store.experiments.get(1).state == "PAUSED"
     assert "it is now canceled" in det_ok("e", "kill", "1")
     assert store.experiments.get(1).state == "CANCELED"
@@ -107,11 +108,16 @@ def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Stor
 @pytest.mark.parametrize("columns", [80, 140])
 def test_ctrl_c_twice_leaves_it_paused(project: Path, store: Store, columns: int) -> None:
     """A program that does not listen cannot be paused quickly: the first Ctrl-C is answered at once all the same."""
-    (project / "model" / "train.py").write_text(PROGRAM.replace("should_preempt()", "should_preempt() and False"))
+    (begun := project / "begun").mkdir()
+    note = f"__import__('tempfile').mkstemp(dir={str(begun)!r}); print("
+    program = PROGRAM.replace("should_preempt()", "should_preempt() and False").replace("print(", note)
+    (project / "model" / "train.py").write_text(program)
     with Terminal(
         "e", "create", "config.yaml", "model", *FOR_EVER, "--config", "hyperparameters.seconds=2", columns=columns
     ) as terminal:
         terminal.read_until(b"RUNNING")
+        # Trials that have not begun yet have nothing to save, and end at once.
+        terminal.read_until_true(lambda: len(os.listdir(begun)) == 2)
         terminal.read_until_end(END_OF_FRAME)
         terminal.write(b"\x03")
         terminal.read_until("Pausing: saving 2 trials … (Ctrl-C again: stop without saving)".encode())

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import DET, det, det_json
+from tests.cli.running import WARM_DET, det, det_json
+from tests.helpers import warm
 from tests.helpers.postgres import PASSWORD, running_server
 
 
@@ -55,7 +56,7 @@ def _gathered(trial: str) -> str:
 
 
 def _start(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*DET, "e", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return warm.Popen([*WARM_DET, "e", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str]:

@@ -13,7 +13,8 @@ from typing import IO
 import pytest
 
 from determined.store.store import Store
-from tests.cli.running import DET, det, det_json, run_det
+from tests.cli.running import WARM_DET, det, det_json, run_det
+from tests.helpers import warm
 
 PROGRAM = """
 import json, sys, time
@@ -52,7 +53,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def started(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*DET, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return warm.Popen([*WARM_DET, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def read_until(stream: IO[str] | None, line: str) -> None:

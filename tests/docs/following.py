@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.helpers import warm
+
 _FENCE = re.compile(r"^(?P<above>[^\n]*)\n+```(?P<language>\w+)\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`([\w./-]+\.\w+)`[^`]*:$")
 _ANYTHING = "…"
@@ -37,8 +39,12 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def follow(page: str, directory: Path, *, bin_directory: Path | None = None) -> None:
-    """Do everything that a page says, in `directory`, with the programs of `bin_directory` before all others."""
-    shell = _Shell(directory, bin_directory or Path(sys.executable).parent)
+    """Do everything that a page says, in `directory`, with the programs of `bin_directory` before all others.
+
+    By default, those are `det` and `python` as forks of the warm interpreter, and then what is beside this interpreter.
+    """
+    places = [warm.commands(), Path(sys.executable).parent] if bin_directory is None else [bin_directory]
+    shell = _Shell(directory, places)
     printed = ""
     for block in blocks(page):
         if block.file is not None:
@@ -73,12 +79,12 @@ def _line_pattern(line: str) -> str:
 class _Shell:
     """One shell for a whole page: directory and variables stay from block to block."""
 
-    def __init__(self, directory: Path, bin_directory: Path) -> None:
+    def __init__(self, directory: Path, places: list[Path]) -> None:
         self._state = directory / ".shell"
         self._state.mkdir(parents=True)
         (self._state / "directory").write_text(f"{directory}\n")
         (self._state / "variables").write_text("")
-        self._environment = {**os.environ, "PATH": f"{bin_directory}{os.pathsep}{os.environ['PATH']}"}
+        self._environment = {**os.environ, "PATH": os.pathsep.join([*map(str, places), os.environ["PATH"]])}
 
     def where(self) -> Path:
         return Path((self._state / "directory").read_text().rstrip("\n"))

@@ -43,6 +43,12 @@ trace = simulate(search, lambda create: Behaviour(metric=lambda time: 1.0, ends_
 created = [action for actions in trace.decisions.values() for action in actions]
 print(len(created), len({action.seed for action in created}), len({str(action.hparams) for action in created}))
 """
+REFERENCE = """
+import runpy
+
+for tool in ("reference", "api_table", "modules"):
+    runpy.run_module(f"tools.{tool}", run_name="__main__")
+"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.has_command = False
         for name in ("src", "docs", "tests", "tools"):
             shutil.copytree(ROOT / name, root / name)  # with the compiled files, which stay valid
         for name in ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile"):
@@ -123,12 +130,12 @@ class Checkout:
 
     def write_reference(self) -> None:
         """What `make reference` does."""
-        for tool in ("reference", "api_table", "modules"):
-            written = self.run("-m", f"tools.{tool}")
-            assert written.returncode == 0, written.stderr
+        # One interpreter for all three: each of them imports torch.
+        written = self.run("-c", REFERENCE)
+        assert written.returncode == 0, written.stderr
 
     def check(self, *tests: str) -> subprocess.CompletedProcess[str]:
-        return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
+        return self.run("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
 
 
 def indented(code: str) -> str:
@@ -167,30 +174,41 @@ def test_one_file_and_one_line_add_a_searcher_a_storage_type_and_a_sink(checkout
     for name in PLUGS.values():
         assert name in incomplete.stdout
 
-    for plug in PLUGS:
-        for step in steps(plug)[2:]:
+    for section in PLUGS:
+        for step in steps(section)[2:]:
             checkout.carry_out(step)
+    add_command(checkout)  # here as well, because to write the reference and to start pytest takes seconds
     checkout.write_reference()
     tests = (
         "tests/config/test_registries.py",
         "tests/config/test_experiment_fields.py",
         "tests/docs/test_api_table.py",
     )
-    complete = checkout.check(*tests, "tests/searchers/test_properties.py", "-k", "not test_properties or repeat")
+    some = {
+        "tests/searchers/test_properties.py": "repeat",
+        "tests/cli/test_every_command.py": "(left_out or (empty and data-directory))",
+    }
+    chosen = " or ".join(f"({Path(file).stem} and {which})" for file, which in some.items())
+    others = " and ".join(f"not {Path(file).stem}" for file in some)
+    complete = checkout.check(*tests, *some, "-k", f"({others}) or {chosen}")
     assert complete.returncode == 0, complete.stdout[-3000:]
+    for file in some:
+        assert f"{Path(file).name} ." in complete.stdout, "no test of it was chosen"
+
+
+def add_command(checkout: Checkout) -> None:
+    if not checkout.has_command:
+        for step in steps("command"):
+            checkout.carry_out(step)
+        checkout.has_command = True
 
 
 def test_a_command_is_a_file_and_a_line(checkout: Checkout) -> None:
-    for step in steps("command"):
-        checkout.carry_out(step)
+    add_command(checkout)
     asked = checkout.run("-m", "determined.cli", "data-directory", "--json")
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout)["data_directory"].startswith(str(checkout.root))
     assert "data-directory" in checkout.run("-m", "determined.cli", "--help").stdout
-    checkout.write_reference()
-    tests = ("tests/cli/test_every_command.py", "tests/docs/test_api_table.py")
-    called = checkout.check(*tests, "-k", "test_api_table or left_out or (empty and data-directory)")
-    assert called.returncode == 0, called.stdout[-3000:]
 
 
 def test_an_engine_keeps_the_contract(checkout: Checkout) -> None:

@@ -13,6 +13,7 @@ from determined.experiment.control import request
 from determined.experiment.creation.continuation import reopen
 from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
+from tests.helpers import warm
 from tests.helpers.searches import DET, Search
 
 LINEAR: dict[str, Any] = {
@@ -40,13 +41,13 @@ def scripts(searcher: dict[str, Any], entrypoint: str = "python3 train.py 0.0 4"
 
 def going_on(search: Search, experiment: int, *options: str) -> subprocess.Popen[str]:
     with search.said.open("a") as output:
-        return subprocess.Popen(
+        return warm.Popen(
             [*DET, "experiment", "continue", str(experiment), "--slots", "2", *options],
             env=search.env(),
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,
         )
 
 

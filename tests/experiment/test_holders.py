@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
 import pytest
 
 from tests.experiment.conftest import MakeSearch
+from tests.helpers import warm
 from tests.helpers.searches import DET, Search
 from tests.helpers.waiting import wait_until
 
@@ -42,7 +44,7 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
     command = [*DET, "experiment", "activate", str(experiment), "--slots", "2"]
     started = time.time()
     runners = [
-        subprocess.Popen(command, env=search.env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        warm.Popen(command, env=search.env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(many)
     ]
     refusals: dict[int, str] = {}
@@ -74,7 +76,7 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
     search.wait_for_silence()
 
 
-def next_refusal(runners: list[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
+def next_refusal(runners: Sequence[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
     """The next one that gives up, and what it says."""
 
     def ended() -> list[subprocess.Popen[str]]:

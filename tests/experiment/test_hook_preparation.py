@@ -33,6 +33,13 @@ startup_hook.prepare(ExperimentFiles.for_key("key"), StoredConfig({"startup_hook
 MakeHook = Callable[[str], ExperimentFiles]
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home directory: pip asks for the version of rustc, which may create its settings there."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+
 @pytest.fixture
 def make_hook() -> MakeHook:
     """make_hook(text): the files of an experiment that has this hook."""

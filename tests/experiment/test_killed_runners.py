@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.searches import Search, kill_after
+from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
 
 LINEAR = Path(__file__).parent / "models" / "linear"
 CONFIG: dict[str, Any] = {
@@ -42,6 +43,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return record
 
 
+def batches(search: Search, experiment: int) -> int:
+    """Return how many batches all trials together have reported."""
+    with search.opened() as store:
+        return sum(trial.steps_completed for trial in store.experiments.trials(experiment))
+
+
 @pytest.mark.parametrize("most", [5, pytest.param(10, marks=pytest.mark.thorough)])
 def test_kills_change_nothing(tmp_path: Path, undisturbed: dict[str, Any], most: int) -> None:
     search = Search(tmp_path / "killed", LINEAR, CONFIG)
@@ -49,10 +56,13 @@ def test_kills_change_nothing(tmp_path: Path, undisturbed: dict[str, Any], most:
     moments = random.Random(5)
     kills = 0
     while kills < most:
-        runner = search.start(experiment)
-        # Warming up takes about two seconds, in which little happens.
-        if not kill_after(runner, moments.uniform(0.5, 5.0)):
+        trained = batches(search, experiment)
+        runner, more = search.start(experiment), moments.randrange(80)
+        wait_until(lambda: runner.poll() is not None or batches(search, experiment) >= trained + more)  # noqa: B023
+        if runner.poll() is not None:
             break
+        runner.kill()
+        runner.wait()
         kills += 1
         search.wait_for_silence()
     if kills == most:

@@ -128,11 +128,18 @@ def test_values_that_nobody_searches_are_no_reason_to_stop(engine: LocalEngine) 
     assert {trial.effective_hparams["lr"] for trial in found.trials} == {0.5}
 
 
+@pytest.fixture
+def own_engine() -> Iterator[LocalEngine]:
+    """`run_here` reserves slots for it in the state directory of the test, and it keeps them."""
+    with LocalEngine(2) as made:
+        yield made
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_the_console_shows_both_values(
-    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], terminal: bool
+    own_engine: LocalEngine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], terminal: bool
 ) -> None:
-    experiment_id = create(engine, "passing", config("scaled", trials=7))
+    experiment_id = create(own_engine, "passing", config("scaled", trials=7))
     if terminal:
         master, slave = os.openpty()
         monkeypatch.setenv("TERM", "xterm")
@@ -140,10 +147,10 @@ def test_the_console_shows_both_values(
         with os.fdopen(slave, "w") as screen, monkeypatch.context() as patched:
             patched.setattr(sys, "stdout", screen)
             reading = Reading(master)
-            run_here(experiment_id, new=True, follow=False, form="table", engine=engine)
+            run_here(experiment_id, new=True, follow=False, form="table", engine=own_engine)
         text = reading.result()
     else:
-        assert run_here(experiment_id, new=True, follow=False, form="table", engine=engine) == 0
+        assert run_here(experiment_id, new=True, follow=False, form="table", engine=own_engine) == 0
         text = capfd.readouterr().out
     trials = outcome(experiment_id).trials
     for trial in trials[:5]:

@@ -55,8 +55,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine() -> Iterator[LocalEngine]:
+    """One for each test: it starts its warm process anew, with the interpreter that a hook has made."""
     with LocalEngine(2) as made:
         yield made
 
@@ -81,9 +82,9 @@ def config(**fields: Any) -> dict[str, Any]:
     }
 
 
-def warm_process() -> int:
-    (found,) = (one.pid for one in psutil.Process().children() if "determined.engines.warm.server" in one.cmdline()[-1])
-    return int(found)
+def warm_processes() -> set[int]:
+    """Return those of all engines of this process."""
+    return {one.pid for one in psutil.Process().children() if "determined.engines.warm.server" in one.cmdline()[-1]}
 
 
 def test_all_trials_get_what_it_left(engine: LocalEngine, tmp_path: Path) -> None:
@@ -125,10 +126,10 @@ def test_without_a_hook_nothing_is_built(engine: LocalEngine, tmp_path: Path) ->
     fields["searcher"] = {"name": "single", "metric": "loss"}
     directory = model(tmp_path, None, "print('no hook')\n")
     first = run(engine, directory, config(**fields))
-    warm = warm_process()
+    warm = warm_processes()
     (directory / "startup-hook.sh").write_text("exit 1\n")
     second = run(engine, directory, config(**fields, startup_hook=False))
-    assert warm_process() == warm
+    assert warm_processes() == warm
     for found in (first, second):
         assert found.experiment.state == "COMPLETED", "\n".join(found.logs[0])
         assert not (Path(found.experiment.code_dir).parent / "startup-hook").exists()

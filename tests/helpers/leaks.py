@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from weakref import WeakSet
 
@@ -120,8 +121,11 @@ def take() -> Snapshot:
     )
 
 
-def found(before: Snapshot, tmp_path: Path) -> list[str]:
-    """Describe what a test left behind, and remove or restore all of it but files, for the sake of the next test."""
+def found(before: Snapshot, tmp_path: Path, allowed_files: Iterable[str] = ()) -> list[str]:
+    """Describe what a test left behind, and remove or restore all of it but files, for the sake of the next test.
+
+    Files whose names match one of the patterns in `allowed_files` are not reported.
+    """
     after = take()
     return [
         *_left_processes(before, after, tmp_path),
@@ -129,7 +133,11 @@ def found(before: Snapshot, tmp_path: Path) -> list[str]:
         *_left_process_group(before, after),
         *_left_environment(before, after),
         *_left_directory(before, after),
-        *(f"file: {path}" for path in sorted(_new_files(before, after) - _shared.files) if not _is_cache(path)),
+        *(
+            f"file: {path}"
+            for path in sorted(_new_files(before, after) - _shared.files)
+            if not _is_allowed(path, allowed_files)
+        ),
     ]
 
 
@@ -201,9 +209,10 @@ def _new_files(before: Snapshot, after: Snapshot) -> set[str]:
     }
 
 
-def _is_cache(path: str) -> bool:
-    """Whether it is the cache of a tool that works in this repository during the tests."""
-    return os.path.basename(path) in (".mypy_cache", ".ruff_cache", ".hypothesis")
+def _is_allowed(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a pattern allows this file, or it is the cache of a tool that works in this repository meanwhile."""
+    name = os.path.basename(path)
+    return name in (".mypy_cache", ".ruff_cache", ".hypothesis") or any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def _working_directory() -> str | None:

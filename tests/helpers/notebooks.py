@@ -14,7 +14,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from tests.helpers import records
+from tests.helpers import leaks, records
 
 
 class Notebook:
@@ -52,7 +52,8 @@ class Notebook:
         self._client.kc.execute(code)
 
     def restart(self) -> None:
-        self._loop.run_until_complete(self._manager().restart_kernel())
+        with leaks.shared():  # the kernel belongs to several tests
+            self._loop.run_until_complete(self._manager().restart_kernel())
         assert isinstance(self._client.kc, AsyncKernelClient)
         self._loop.run_until_complete(self._client.kc.wait_for_ready(timeout=60))
 

@@ -27,7 +27,7 @@ import psutil
 from determined.config.dump import dump_yaml
 from determined.store.open import open_store
 from determined.store.store import Store
-from tests.helpers import leaks
+from tests.helpers import leaks, warm
 from tests.helpers.waiting import wait_until
 
 DET = [sys.executable, "-m", "determined.cli"]
@@ -43,13 +43,15 @@ class Search:
     slots: int = 2
     store: str | None = None  # DET_STORE
     environment: dict[str, str] = field(default_factory=dict)
+    is_warm: bool = True  # `det` is forked from the warm interpreter (see `tests.helpers.warm`)
 
     def env(self) -> dict[str, str]:
         own = {"XDG_DATA_HOME": str(self.home), "OMP_NUM_THREADS": "1", **self.environment}
         return {**os.environ, **own, **({} if self.store is None else {"DET_STORE": self.store})}
 
     def det(self, *arguments: str, check: bool = True, timeout: float = 150) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([*DET, *arguments], env=self.env(), capture_output=True, text=True, timeout=timeout)
+        run = warm.run if self.is_warm else subprocess.run
+        done = run([*DET, *arguments], env=self.env(), capture_output=True, text=True, timeout=timeout)
         assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -63,10 +65,12 @@ class Search:
 
     def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
         """Run it in the background, in a process group of its own; what it says is added to `said`."""
+        start = warm.Popen if self.is_warm else subprocess.Popen
         with self.said.open("a") as output:
-            return subprocess.Popen(
+            return start(
                 [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options],
                 env=self.env(),
+                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.helpers import warm
@@ -26,7 +26,7 @@ class Terminal:
     """A program with a terminal of its own as stdin, stdout and stderr; `seen` holds all bytes that it wrote.
 
     `is_warm` starts a Python program as a fork of the warm interpreter (see `tests.helpers.warm`), which saves the
-    import of torch. It has no controlling terminal then: send signals with `signal()` in place of typing Ctrl-C.
+    import of torch.
     """
 
     def __init__(
@@ -51,7 +51,16 @@ class Terminal:
         environment["TERM"] = "xterm-256color"
         self.process: subprocess.Popen[str]
         if is_warm:
-            self.process = warm.Popen(command, stdin=child, stdout=child, stderr=child, env=environment, cwd=cwd)
+            self.process = warm.Popen(
+                command,
+                stdin=child,
+                stdout=child,
+                stderr=child,
+                env=environment,
+                cwd=cwd,
+                text=True,
+                controlling_terminal=True,
+            )
         else:
             self.process = subprocess.Popen(
                 command,
@@ -90,6 +99,11 @@ class Terminal:
     def read_until(self, words: bytes) -> None:
         """Read until the program has written these bytes since the start; fail when it ends before."""
         while words not in self.seen:
+            assert self._read(), self.seen.decode()
+
+    def read_until_true(self, condition: Callable[[], object]) -> None:
+        """Read until a condition holds; a program that nobody reads from would stop when the terminal is full."""
+        while not condition():
             assert self._read(), self.seen.decode()
 
     def read_until_end(self, words: bytes) -> None:

@@ -7,8 +7,11 @@ and `run` are those of `subprocess` for commands that begin with `sys.executable
 
 The program is a real process with its own session, environment, directory, streams, signals and exit code: the same
 mechanism starts the trials of an experiment (`determined.engines.warm.job`), and falls back to a fresh interpreter when
-a variable such as LD_PRELOAD or PYTHONHASHSEED makes a difference. Tests about start-up itself, about terminals or
-about orphans use `subprocess`.
+a variable such as LD_PRELOAD or PYTHONHASHSEED makes a difference. Tests about start-up itself or about orphans use
+`subprocess`.
+
+`det` starts a local engine to run an experiment, whose warm process would import torch again. That process is forked
+from the warm interpreter as well, and is a child of `det` as usual (`tests.helpers.warm_engine`).
 """
 
 from __future__ import annotations
@@ -33,7 +36,12 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Variables that importing torch or scikit-learn adds to this process, and one that is in force in every warm process.
 # If they differed between the server and a program, the program would need a fresh interpreter.
-_SET_BY_IMPORTS = ("TORCHINDUCTOR_", "KMP_", "PYTHONDONTWRITEBYTECODE")
+SET_BY_IMPORTS = ("TORCHINDUCTOR_", "KMP_", "PYTHONDONTWRITEBYTECODE")
+
+# Room in the initial environment of the server, which the kernel shows in /proc/*/environ: each fork writes there which
+# data directory it works for (see `_show_environment` in `warm_server.py`).
+SHOWN_VARIABLE = "SHOWN_ENVIRONMENT"
+_SHOWN_BYTES = 4096
 
 
 class Popen(subprocess.Popen[str]):
@@ -46,6 +54,11 @@ class Popen(subprocess.Popen[str]):
     _connection: socket.socket
     _exit_status: int | None = None
 
+    def __init__(self, *args: Any, controlling_terminal: bool = False, **options: Any) -> None:
+        """Start the process; with `controlling_terminal`, a key such as Ctrl-C in its stdin sends it a signal."""
+        self._controlling_terminal = controlling_terminal
+        super().__init__(*args, **options)
+
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
         # The other arguments are positional as well: see the definition in the standard library.
         close_fds, pass_fds, cwd, env = rest[:4]
@@ -55,8 +68,9 @@ class Popen(subprocess.Popen[str]):
         streams = [given if given != -1 else own for own, given in enumerate((pipes[0], pipes[3], pipes[5]))]
         request = {
             "argv": [os.fsdecode(word) for word in args],
-            "environment": _without(_SET_BY_IMPORTS, os.environ if env is None else env),
+            "environment": dict(os.environ if env is None else env),
             "directory": os.path.abspath(cwd or os.getcwd()),
+            "controlling_terminal": self._controlling_terminal,
         }
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.connect(_server_address())
@@ -117,6 +131,26 @@ def run(
 
 
 @functools.cache
+def commands() -> Path:
+    """Return a directory with the commands `python`, `python3` and `det`, for the PATH of a shell."""
+    address = _server_address()
+    directory = Path(address).parent / "bin"
+    directory.mkdir()
+    det = str(Path(sys.executable).with_name("det"))
+    for name, command in {"python": [], "python3": [], "det": [det]}.items():
+        path = directory / name
+        path.write_text(
+            f"#!{sys.executable} -IS\n"
+            "import sys\n"
+            f"sys.path[:0] = [{str(_REPOSITORY)!r}, {str(_REPOSITORY / 'src')!r}]\n"
+            "from tests.helpers.warm_command import main\n"
+            f"main({address!r}, [{sys.executable!r}, *{command!r}, *sys.argv[1:]])\n"
+        )
+        path.chmod(0o755)
+    return directory
+
+
+@functools.cache
 def _server_address() -> str:
     """Start the server of this pytest process, and return the path of its socket."""
     with leaks.shared():
@@ -133,7 +167,10 @@ def _start_server() -> str:
         server = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory],
             cwd=_REPOSITORY,
-            env=_without(("DET_", "PYTEST_", "XDG_", *_SET_BY_IMPORTS), os.environ),
+            env={
+                **_without(("DET_", "PYTEST_", "XDG_", *SET_BY_IMPORTS), os.environ),
+                SHOWN_VARIABLE: " " * _SHOWN_BYTES,
+            },
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
             start_new_session=True,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import fcntl
 import importlib
 import itertools
 import os
@@ -10,6 +12,7 @@ import selectors
 import signal
 import socket
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from determined.engines.warm import messages
 from determined.engines.warm.job import WarmFacts, run_job
 from determined.engines.warm.job_request import JobRequest
 from determined.engines.warm.server import _warm_up
+from tests.helpers import warm_engine
+from tests.helpers.warm import SET_BY_IMPORTS, SHOWN_VARIABLE
 
 _numbers = itertools.count()
 
@@ -32,6 +37,8 @@ def main(listener: socket.socket, directory: Path) -> None:
     for name in [name for name in os.environ if name.startswith("KMP_")]:
         del os.environ[name]  # added by scikit-learn
     facts = _warm_up()
+    warm_engine.import_client()
+    del os.environ[SHOWN_VARIABLE]
     wake, waking = socket.socketpair()
     wake.setblocking(False)
     waking.setblocking(False)
@@ -84,13 +91,42 @@ def _run(request: dict[str, Any], streams: list[int], facts: WarmFacts, director
     stdin, stdout, stderr = streams
     os.dup2(stdin, 0)
     os.close(stdin)
-    environment = dict(request["environment"])
+    if request["controlling_terminal"]:
+        _control_terminal()
+    environment = {name: value for name, value in request["environment"].items() if not name.startswith(SET_BY_IMPORTS)}
+    _show_environment(environment)
     command = _command(request["argv"], environment, request["directory"], directory)
+    if warm_engine.is_started_by(request["argv"]):
+        warm_engine.prepare(facts, directory)
     run_job(JobRequest(command, environment, request["directory"]).encode(), (stdout, stderr), facts)
 
 
+def _control_terminal() -> None:
+    """Make the terminal that is the standard input the one of a new session."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    vars(os)["setsid"] = lambda: None  # `run_job` begins with it, and a session cannot be made twice
+
+
+def _show_environment(environment: dict[str, str]) -> None:
+    """Let /proc/*/environ of this process and its forks say which data directory they work for.
+
+    The kernel shows the memory that held the variables when the server was started, and nothing that was set later.
+    Tests find the processes of a data directory there, also after these have lost their parent.
+    """
+    shown = b"\0".join(
+        os.fsencode(f"{name}={value}") for name, value in environment.items() if name.startswith(("XDG_", "DET_STORE"))
+    )
+    start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[47:49])
+    room = ctypes.string_at(start, end - start)
+    offset = room.index(f"{SHOWN_VARIABLE}= ".encode())
+    length = room.index(b"\0", offset) - offset
+    assert len(shown) <= length, "the variables are longer than the room for them"
+    ctypes.memmove(start + offset, shown.ljust(length, b"\0"), length)
+
+
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:
-    if argv[0] != sys.executable or (argv[1].startswith("-") and argv[1] not in ("-c", "-m")):
+    if argv[0] != sys.executable or argv[1:2] == [] or (argv[1].startswith("-") and argv[1] not in ("-c", "-m")):
         return Program(tuple(argv))  # another program, or an option of the interpreter
     if argv[1] == "-m":
         return Module(tuple(argv[2:]))

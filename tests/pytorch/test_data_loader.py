@@ -556,6 +556,7 @@ def test_a_foreign_loader_with_persistent_workers_serves_again() -> None:
         trial = fit(order_trial(lambda: loader, lambda: loader, any_loader=True), max_length=pytorch.Batch(3))
         assert trial.seen == [[0, 1], [2, 3], [0, 1]]
         assert trial.validated == [[0, 1], [2, 3]]
+    cast(Any, loader)._iterator._shutdown_workers()  # they are the user's, and no run ends them
 
 
 @pytest.mark.parametrize("by", ["seed", "generator", "sampler"])

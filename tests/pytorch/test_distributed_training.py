@@ -411,7 +411,7 @@ with open(sys.argv[1] + "/" + os.environ["RANK"] + ".json", "w") as file:
 @pytest.mark.parametrize(
     "launcher", ["torchrun", pytest.param("determined.launch.torch_distributed", marks=pytest.mark.thorough)]
 )
-def test_launchers(launcher: str, work_dir: Path, data_home: Path) -> None:
+def test_launchers(launcher: str, work_dir: Path, data_home: Path, tmp_path: Path) -> None:
     (work_dir / "train.py").write_text(SCRIPT)
     command = {
         "torchrun": [
@@ -436,7 +436,7 @@ def test_launchers(launcher: str, work_dir: Path, data_home: Path) -> None:
     }[launcher]
     ran = subprocess.run(
         [*command, str(work_dir)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)},  # torchrun keeps the logs of its ranks
         capture_output=True,
         text=True,
         timeout=90,

@@ -65,6 +65,7 @@ class Trial(pytorch.PyTorchTrial):
 def test_an_interrupt_at_a_prompt(tmp_path: Path, data_home: Path, command: list[str], prompt: str) -> None:
     (tmp_path / "model.py").write_text(MODULE)
     environment = {**os.environ, "DET_PROGRESS": "0", "PYTHON_COLORS": "0", "IPYTHONDIR": str(tmp_path / "ipython")}
+    environment["HOME"] = str(tmp_path)  # for the history
     shell = pexpect.spawn(sys.executable, command, cwd=tmp_path, env=environment, encoding="utf-8", timeout=60)
 
     def say(line: str) -> str:

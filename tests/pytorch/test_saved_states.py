@@ -25,6 +25,7 @@ from determined.experimental import Determined
 from determined.pytorch.checkpoint import pickled_state
 from determined.pytorch.checkpoint.state_codec.tags import KIND, tags_in
 from tests.cli.running import det_json, det_ok
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.rich_states import CLASSES, PLACES, Entry, Guarded, RichTrial
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit, line, with_callbacks
@@ -64,7 +65,7 @@ def test_every_kind_survives_a_kill(data_home: Path, work_dir: Path) -> None:
     """By another process, which is killed after it saved, and goes on in a new one."""
     program = [sys.executable, "-m", "tests.helpers.rich_states"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    killed = subprocess.Popen([*program, "1000000"], env=environment, stdout=subprocess.DEVNULL)
+    killed = warm.Popen([*program, "1000000"], env=environment, stdout=subprocess.DEVNULL)
     try:
         while len(saved := visible(data_home)) < 2:  # of which the first is on record for sure
             assert killed.poll() is None
@@ -73,7 +74,7 @@ def test_every_kind_survives_a_kill(data_home: Path, work_dir: Path) -> None:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
     batches = max(json.loads((directory / "metadata.json").read_text())["steps_completed"] for directory in saved)
-    rest = subprocess.run([*program, str(batches + 9)], env=environment, capture_output=True, text=True, check=False)
+    rest = warm.run([*program, str(batches + 9)], env=environment, capture_output=True, text=True)
     assert rest.returncode == 0, rest.stderr
     result = json.loads(rest.stdout.splitlines()[-1])
     assert result["resumed"] >= 2

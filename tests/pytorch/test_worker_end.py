@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -22,9 +24,13 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch's own watch must do, which takes five seconds")
-def test_idle_workers_end_at_once_when_their_process_is_killed() -> None:
+def test_idle_workers_end_at_once_when_their_process_is_killed(tmp_path: Path) -> None:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # directories of multiprocessing stay when it is killed
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with program:
         assert program.stdout is not None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.helpers import warm
 from tests.helpers.searches import DET
 from tests.helpers.terminal import CTRL_C, Terminal
 from tests.helpers.waiting import wait_until
@@ -115,7 +116,7 @@ def test_slots_of_a_killed_runner_are_free(searches: QueuedSearch) -> None:
     searches.slow_down(first)
     with in_foreground(searches, first):
         searches.wait_for(lambda store: any(searches.steps(first)))
-    done = subprocess.run(
+    done = warm.run(
         [*DET, "experiment", "activate", str(second), "--no-wait"], env=searches.env(), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr

@@ -33,7 +33,7 @@ def main() -> None:
 
 def kill_searches(directory: Path, kills: int, seed: int) -> list[str]:
     """So many kills over as many searches as that takes; returns what was different."""
-    undisturbed = Search(directory / "undisturbed", LINEAR, CONFIG)
+    undisturbed = Search(directory / "undisturbed", LINEAR, CONFIG, is_warm=False)
     experiment = undisturbed.create()
     began = time.monotonic()
     undisturbed.activate(experiment)
@@ -44,7 +44,7 @@ def kill_searches(directory: Path, kills: int, seed: int) -> list[str]:
     done = number = 0
     while done < kills:
         number += 1
-        search = Search(directory / f"search-{number}", LINEAR, CONFIG)
+        search = Search(directory / f"search-{number}", LINEAR, CONFIG, is_warm=False)
         experiment = search.create()
         hits = _kill(search, experiment, moments, min(KILLS_IN_A_SEARCH, kills - done))
         done += hits
