@@ -121,6 +121,26 @@ def test_torch_is_imported_at_import_by_one_room_only() -> None:
     assert wrong == []
 
 
+def test_the_server_of_the_page_is_imported_by_its_command_only_and_its_packages_by_the_server_only() -> None:
+    wrong = []
+    for path in source_files():
+        place = path.relative_to(SOURCE).as_posix()
+        if place != "cli/ui.py" and room_of(path) != "web":
+            wrong += [f"{place}:{line}" for room, line, _ in imported_rooms(path) if room == "web"]
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            packages = {name.split(".")[0] for name in names} & {"fastapi", "starlette", "uvicorn", "anyio"}
+            wrong += [f"{place}: {name}" for name in packages if room_of(path) != "web"]
+    assert wrong == []
+
+
+def test_the_server_of_the_page_loads_no_torch() -> None:
+    program = "import sys, determined.web.serve\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -134,6 +154,6 @@ def test_torch_is_imported_at_import_by_one_room_only() -> None:
     ],
 )
 def test_light_entry_points_load_neither_torch_nor_numpy(program: str) -> None:
-    check = "\nimport sys\nheavy = {'torch', 'numpy', 'psutil'} & set(sys.modules)\nassert not heavy, heavy"
+    check = "\nimport sys\nheavy = {'torch', 'numpy', 'psutil', 'fastapi', 'uvicorn', 'orjson'} & set(sys.modules)\nassert not heavy, heavy"
     done = subprocess.run([sys.executable, "-c", program + check], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

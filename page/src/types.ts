@@ -550,9 +550,10 @@ export interface TrialRows {
   pending_summaries: number;
 }
 
-/** The result of comparing the files of a checkpoint with the hashes that were stored with them. */
+/** The result of comparing the files of a checkpoint with the hashes that were stored with them. Without hashes, as in checkpoints that a program saves with the Core API, only names and sizes are compared. */
 export interface Verified {
   ok: boolean;
+  hashed: boolean;
   problems: string[];
   files: number;
   bytes: number;

@@ -1,0 +1,211 @@
+"""A store that is missing, empty, newer, damaged, deleted, replaced or restarted gives a sentence, and works again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from determined.store.open import open_store
+from determined.store.store import Store
+from determined.web import state
+from tests.helpers.postgres import PostgresServer, running_server
+from tests.store.rows import begin, metric
+from tests.web.site import Site
+
+READS = ["/api/trials", "/api/experiments", "/api/metrics", "/api/failures", "/api/models", "/api/queue"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return str(tmp_path / "store.sqlite")
+
+
+def problem(site: Site) -> str | None:
+    found: str | None = site.get("/api/changes")["store"]["problem"]
+    return found
+
+
+def add_run(place: str) -> int:
+    store = open_store(place)
+    try:
+        return begin(store).trial_id
+    finally:
+        store.close()
+
+
+def all_answer(site: Site, status: int) -> None:
+    for path in READS:
+        answer = site.ask("GET", path, site.bearer)
+        assert answer.status_code == status, (path, answer.text)
+        assert status == 200 or answer.json()["error"]
+
+
+def test_a_store_that_does_not_exist_is_not_created_and_appears_later(site: Site, place: str) -> None:
+    assert "there is no store at" in (problem(site) or "")
+    all_answer(site, 503)
+    answer = site.ask("POST", "/api/actions", site.bearer, json={"action": "pause", "ids": [1]})
+    assert answer.status_code == 503
+    assert not os.path.exists(place)
+    add_run(place)
+    assert problem(site) is None
+    assert len(site.get("/api/trials")["rows"]) == 1
+
+
+def test_an_empty_store_is_empty(site: Site, place: str) -> None:
+    open_store(place).close()
+    assert problem(site) is None
+    all_answer(site, 200)
+    assert site.get("/api/trials")["rows"] == []
+
+
+def test_an_empty_file_becomes_a_store(site: Site, place: str) -> None:
+    Path(place).touch()
+    all_answer(site, 200)
+
+
+def test_a_newer_store_is_named(site: Site, place: str) -> None:
+    open_store(place).close()
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE determined_schema SET version = 999")
+    database.close()
+    assert "newer version of determined-pytorch" in (problem(site) or "")
+    all_answer(site, 409)
+
+
+def test_a_damaged_store_is_named(site: Site, place: str) -> None:
+    Path(place).write_bytes(b"this is no database" * 1000)
+    assert "cannot be used" in (problem(site) or "")
+    all_answer(site, 503)
+
+
+def test_data_of_another_program_are_named(site: Site, place: str) -> None:
+    with sqlite3.connect(place) as database:
+        database.execute("CREATE TABLE theirs (x)")
+    database.close()
+    assert "holds the data of another program" in (problem(site) or "")
+    all_answer(site, 503)
+
+
+def test_a_deleted_store_is_noticed_and_so_is_its_successor(site: Site, place: str) -> None:
+    add_run(place)
+    first = site.get("/api/changes")
+    assert len(site.get("/api/trials")["rows"]) == 1
+    for ending in ("", "-wal", "-shm"):
+        Path(place + ending).unlink(missing_ok=True)
+    gone = site.get(f"/api/changes?seen={first['version']}")
+    assert gone["changed"]
+    assert "there is no store" in gone["store"]["problem"]
+    all_answer(site, 503)
+    assert not os.path.exists(place)
+    add_run(place)
+    add_run(place)
+    again = site.get(f"/api/changes?seen={gone['version']}")
+    assert again["changed"]
+    assert again["store"]["problem"] is None
+    assert len(site.get("/api/trials")["rows"]) == 2
+
+
+def test_a_replaced_store_is_noticed_although_its_trials_have_the_same_ids(
+    site: Site, place: str, tmp_path: Path
+) -> None:
+    def write(path: str, value: float) -> None:
+        store = open_store(path)
+        attempt = begin(store)
+        store.write([metric(attempt, "training", step, {"loss": value}) for step in (1, 2)])
+        store.close()
+
+    write(place, 1.0)
+    path = "/api/curves?trials=1&key=training/loss"
+    assert site.get(path)["curves"][0]["low"] == [1.0, 1.0]
+    before = site.get("/api/changes")["version"]
+    other = str(tmp_path / "other.sqlite")
+    write(other, 2.0)
+    for ending in ("-wal", "-shm"):
+        Path(place + ending).unlink(missing_ok=True)
+    shutil.move(other, place)
+    assert site.get(f"/api/changes?seen={before}")["changed"]
+    assert site.get(path)["curves"][0]["low"] == [2.0, 2.0]
+    assert site.get("/api/trials?metric=training/loss")["rows"][0]["metrics"]["training/loss"]["max"] == 2.0
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date(site: Site, place: str) -> None:
+    script = Path(__file__).parents[1] / "store" / "released" / "schema_1.sql"
+    with sqlite3.connect(place) as database:
+        database.executescript(script.read_text())
+    database.close()
+    all_answer(site, 200)
+
+
+def test_changes_are_noticed_and_nothing_else_is(site: Site, place: str) -> None:
+    trial = add_run(place)
+    first = site.get("/api/changes")
+    assert not site.get(f"/api/changes?seen={first['version']}")["changed"]
+    site.get("/api/trials")
+    site.get(f"/api/trials/{trial}")
+    assert not site.get(f"/api/changes?seen={first['version']}")["changed"]
+    assert site.act("rename", [1], text="other")[0]["ok"]
+    second = site.get(f"/api/changes?seen={first['version']}")
+    assert second["changed"]
+    assert not site.get(f"/api/changes?seen={second['version']}")["changed"]
+
+
+def test_reading_connections_refuse_changes(site: Site, place: str) -> None:
+    from determined.errors import StoreReadOnly
+
+    add_run(place)
+    with site.app.state.server.connections.reading() as store, pytest.raises(StoreReadOnly):
+        store.upkeep.describe(1, name="x")
+
+
+def test_without_space_for_the_cache_charts_are_drawn(
+    place: str, static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = tmp_path / "a file, not a directory"
+    full.touch()
+    monkeypatch.setattr(state, "default_path", lambda: full / "curves.sqlite")
+    store = open_store(place)
+    attempt = begin(store)
+    store.write([metric(attempt, "training", step, {"loss": 1.0}) for step in (1, 2)])
+    store.close()
+    with Site(place, static) as site:
+        found = site.get("/api/curves?trials=1&key=training/loss")
+        assert found["curves"][0]["points"] == 2
+        assert "a file, not a directory" in found["note"]
+        assert site.get("/api/trials?metric=training/loss")["rows"][0]["metrics"]["training/loss"]["count"] == 2
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    with running_server() as server:
+        yield server
+
+
+def test_postgresql_may_be_restarted(server: PostgresServer, static: Path) -> None:
+    url = server.new_database()
+    add_run(url)
+    with Site(url, static) as site:
+        assert len(site.get("/api/trials")["rows"]) == 1
+        state = site.get("/api/changes")
+        assert (state["store"]["kind"], "s3cr3t" in state["store"]["place"]) == ("postgresql", False)
+        server.stop()
+        trouble = problem(site) or ""
+        assert "cannot be reached now" in trouble
+        assert "s3cr3t" not in trouble
+        all_answer(site, 503)
+        server.start()
+        assert problem(site) is None
+        all_answer(site, 200)
+        with site.app.state.server.connections.reading() as store:
+            assert_read_only(store)
+
+
+def assert_read_only(store: Store) -> None:
+    from determined.errors import StoreError
+
+    with pytest.raises(StoreError, match="read-only transaction"):
+        store.upkeep.describe(1, name="x")
