@@ -154,6 +154,7 @@ def test_the_server_of_the_page_loads_no_torch() -> None:
     ],
 )
 def test_light_entry_points_load_neither_torch_nor_numpy(program: str) -> None:
-    check = "\nimport sys\nheavy = {'torch', 'numpy', 'psutil', 'fastapi', 'uvicorn', 'orjson'} & set(sys.modules)\nassert not heavy, heavy"
+    heavy = {"torch", "numpy", "psutil", "fastapi", "uvicorn", "orjson"}
+    check = f"\nimport sys\nheavy = {heavy} & set(sys.modules)\nassert not heavy, heavy"
     done = subprocess.run([sys.executable, "-c", program + check], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
