@@ -18,9 +18,9 @@ _VALIDATION = ("HTTPValidationError", "ValidationError")
 
 def page() -> str:
     """Return the types of all schemas, and a comment with the routes."""
-    from determined.web.app import create_app
+    from determined.web.openapi import document as openapi_document
 
-    document = create_app().openapi()
+    document = openapi_document()
     schemas = document["components"]["schemas"]
     parts = [_HEAD, _routes(document["paths"])]
     parts += [_declaration(name, schemas[name]) for name in sorted(schemas) if name not in _VALIDATION]

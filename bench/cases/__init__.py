@@ -20,6 +20,7 @@ from bench.cases import (
     starting,
     storing,
     training,
+    ui,
     validating,
 )
 from bench.measure import Effort
@@ -44,6 +45,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "searcher": deciding.deciding,
     "cli": commanding.commanding,
     "reading": reading.reading,
+    "ui": ui.ui,
     "start": jobs.starting,
     "import": starting.importing,
     "first-batch": starting.first_batch,

@@ -42,30 +42,37 @@ def listing(effort: Effort) -> list[Row]:
 def fill(*, experiments: int) -> None:
     """As runners and workers do; every tenth trial has validations and a checkpoint."""
     from determined.store import open_store
-    from determined.store.experiment_changes import Change, NewExperiment
+    from determined.store.experiment_changes import Change
     from determined.store.process import this_process
 
     store = open_store()
     for number in range(experiments):
-        new = NewExperiment(
-            key=str(number),
-            name=f"search {number}",
-            description="",
-            labels=["bench"],
-            config=_config(),
-            original="# the file as it was written\n" * 40,
-            seed=number,
-            code_dir="/code",
-            owner="me",
-            created=time.time(),
-            paused=False,
-            metric="error",
-            smaller_is_better=True,
-        )
+        new = new_experiment(number)
         lease = store.experiments.acquire(store.experiments.create(new), this_process())
-        ids = store.experiments.commit(lease, Change(new_trials=tuple(map(_trial, range(TRIALS)))))
+        ids = store.experiments.commit(lease, Change(new_trials=tuple(map(new_trial, range(TRIALS)))))
         _work_on(store, lease, ids[::10])
     store.close()
+
+
+def new_experiment(number: int) -> Any:
+    """A search as a file describes it."""
+    from determined.store.experiment_changes import NewExperiment
+
+    return NewExperiment(
+        key=str(number),
+        name=f"search {number}",
+        description="",
+        labels=["bench"],
+        config=_config(),
+        original="# the file as it was written\n" * 40,
+        seed=number,
+        code_dir="/code",
+        owner="me",
+        created=time.time(),
+        paused=False,
+        metric="error",
+        smaller_is_better=True,
+    )
 
 
 def read(*, experiments: int) -> dict[str, float]:
@@ -117,7 +124,7 @@ def _config() -> dict[str, Any]:
     }
 
 
-def _trial(number: int) -> Any:
+def new_trial(number: int) -> Any:
     from determined.store.experiment_changes import NewTrial
 
     hparams = {f"hp_{n}": n / (number + 1) for n in range(10)}

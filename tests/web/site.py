@@ -10,6 +10,7 @@ import httpx
 
 from determined.web.app import create_app
 from determined.web.guard import Guard, allowed_hosts
+from determined.web.openapi import document
 from determined.web.sessions import Sessions
 
 PORT = 8642
@@ -74,6 +75,6 @@ class Site:
         values = {"experiment_id": "1", "trial_id": "1", "model_id": "1", "checkpoint_id": "a"}
         return [
             (method.upper(), path.format(**values))
-            for path, methods in self.app.openapi()["paths"].items()
+            for path, methods in document()["paths"].items()
             for method in methods
         ]

@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.rows import LogRow
 from determined.store.store import Store
-from determined.web.answers import Route
-from determined.web.app import ROUTERS
+from determined.web.openapi import answer_type, documented_routes
 from tests.store.experiments import begin_managed, new_trial, with_trials
 from tests.store.rows import begin, checkpoint, metric
 from tests.web.site import Site
@@ -33,10 +32,10 @@ HOSTILE = [
 
 def answers_are_valid(site: Site, paths: list[str]) -> None:
     """The answers are of the types that the OpenAPI document, and so the page, is written from."""
-    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, Route)]
+    routes = documented_routes()
     for path in paths:
         (route,) = [one for one in routes if one.path_regex.match(path.partition("?")[0])][:1]
-        TypeAdapter(route.response_model).validate_python(_read_back(site.get(path)))
+        TypeAdapter(answer_type(route)).validate_python(_read_back(site.get(path)))
 
 
 def _read_back(value: Any) -> Any:

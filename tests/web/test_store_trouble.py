@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from determined.curves import cache
 from determined.store.open import open_store
 from determined.store.store import Store
-from determined.web import state
 from tests.helpers.postgres import PostgresServer, running_server
 from tests.store.rows import begin, metric
 from tests.web.site import Site
@@ -167,7 +167,7 @@ def test_without_space_for_the_cache_charts_are_drawn(
 ) -> None:
     full = tmp_path / "a file, not a directory"
     full.touch()
-    monkeypatch.setattr(state, "default_path", lambda: full / "curves.sqlite")
+    monkeypatch.setattr(cache, "default_path", lambda: full / "curves.sqlite")
     store = open_store(place)
     attempt = begin(store)
     store.write([metric(attempt, "training", step, {"loss": 1.0}) for step in (1, 2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import math
 from collections.abc import Callable
@@ -16,15 +17,36 @@ _EXACT = 2**53  # a browser rounds larger integers
 
 
 class Route(APIRoute):
-    """A route whose function returns plain data, which is sent as JSON without being validated again."""
+    """A route whose function returns plain data, which is sent as JSON without being validated again.
+
+    The type of the answer is for the OpenAPI document alone (`openapi.py`): to prepare the validation of all answers
+    would take a tenth of a second when the server starts.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
-        @functools.wraps(endpoint)
-        def answer(*args: Any, **arguments: Any) -> Response:
-            data = endpoint(*args, **arguments)
-            return data if isinstance(data, Response) else Response(encoded(data), media_type="application/json")
+        self.function = endpoint
+        super().__init__(path, _answering(endpoint), **{**kwargs, "response_model": None})
 
-        super().__init__(path, answer, **kwargs)
+
+def _answering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that answers with what the endpoint returns."""
+    if inspect.iscoroutinefunction(endpoint):
+
+        @functools.wraps(endpoint)
+        async def answer_soon(*args: Any, **arguments: Any) -> Response:
+            return _response(await endpoint(*args, **arguments))
+
+        return answer_soon
+
+    @functools.wraps(endpoint)
+    def answer(*args: Any, **arguments: Any) -> Response:
+        return _response(endpoint(*args, **arguments))
+
+    return answer
+
+
+def _response(data: Any) -> Response:
+    return data if isinstance(data, Response) else Response(encoded(data), media_type="application/json")
 
 
 def encoded(data: Any) -> bytes:

@@ -27,7 +27,6 @@ from determined.web.api import (
     registry,
     trials,
 )
-from determined.web.api.shapes import Problem
 from determined.web.errors import handle_errors
 from determined.web.pages import STATIC, add_pages
 from determined.web.state import ServerState
@@ -55,19 +54,12 @@ ROUTERS = (
 
 def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
     """Return the application for the store at a place. Only a `Guard` may pass requests on to it."""
-    app = FastAPI(
-        title="determined-pytorch",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        responses={422: {"model": Problem, "description": "An error"}},
-        lifespan=_lifespan,
-    )
-    app.state.server = ServerState.of_place(checked_place() if place is None else place)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
+    app.state.server = ServerState(checked_place() if place is None else place)
     app.state.static = static
     handle_errors(app)
     for router in ROUTERS:
-        app.include_router(router)
+        app.router.routes += router.routes  # as they are: `include_router` would make all of them again
     add_pages(app, static)
     return app
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from determined.config.stored import StoredConfig
-from determined.queue.submission import has_files_here
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import is_running, on_this_machine
 from determined.store.standalone_runs import is_finished_or_interrupted
@@ -121,6 +120,8 @@ def _standalone(experiment: Experiment) -> str | None:
 
 def _elsewhere(experiment: Experiment) -> str | None:
     """Return why an experiment cannot run on this machine, or None."""
+    from determined.queue.submission import has_files_here  # imports the search methods
+
     if has_files_here(experiment):
         return None
     where = "" if experiment.holder is None else f" (it was last run on {experiment.holder.process.host})"

@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from determined.curves.cache import CurveCache, default_path
 from determined.store.store import Store
 from determined.web.connections import Connections
-from determined.web.statistics import Statistics
 from determined.web.watch import Watch
 
+if TYPE_CHECKING:
+    from determined.curves.cache import CurveCache
+    from determined.web.statistics import Statistics
 
-@dataclass(frozen=True)
+
 class ServerState:
-    """The store that a server shows, and what it has derived from it."""
+    """The store that a server shows, which is opened by the first request, and what was derived from it."""
 
-    connections: Connections
-    watch: Watch
-    cache: CurveCache
-    statistics: Statistics
+    def __init__(self, place: str) -> None:
+        self.connections = Connections(place)
+        self.watch = Watch(self.connections)
+        self._lock = threading.RLock()
+        self._cache: CurveCache | None = None
+        self._statistics: Statistics | None = None
 
-    @classmethod
-    def of_place(cls, place: str) -> ServerState:
-        """Return the state of a server for the store at a place, which is opened by the first request."""
-        connections = Connections(place)
-        cache = CurveCache(default_path())
-        return cls(connections, Watch(connections), cache, Statistics(connections, cache))
+    # Both import numpy, which the first answer does not need.
+
+    @property
+    def cache(self) -> CurveCache:
+        """The file with derived curves."""
+        from determined.curves.cache import CurveCache, default_path
+
+        with self._lock:
+            self._cache = self._cache or CurveCache(default_path())
+            return self._cache
+
+    @property
+    def statistics(self) -> Statistics:
+        """The statistics of metrics."""
+        from determined.web.statistics import Statistics
+
+        with self._lock:
+            self._statistics = self._statistics or Statistics(self.connections, self.cache)
+            return self._statistics
 
     def close(self) -> None:
         """Close all connections."""
-        self.statistics.close()
+        with self._lock:
+            cache, statistics = self._cache, self._statistics
+        if statistics is not None:
+            statistics.close()
         self.watch.close()
         self.connections.close()
-        self.cache.close()
+        if cache is not None:
+            cache.close()
 
 
 def state_of(request: Request) -> ServerState:

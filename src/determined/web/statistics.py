@@ -42,8 +42,6 @@ class Statistics:
 
         A metric that a trial has not reported is left out; None means that it is not known yet.
         """
-        if not keys:
-            return {}, 0
         reader = CurveReader(store, self._cache)
         wanted = {metric_keys.split(key): key for key in keys}
         cached = reader.summaries(trial_ids, list(wanted))

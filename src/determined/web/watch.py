@@ -41,6 +41,11 @@ class Watch:
         self._alive = 0
         self._looked = 0.0
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether `look` waits for nothing: the connection to a file is open, and no other thread uses it."""
+        return self._database is not None and not self._connections.is_postgres and not self._lock.locked()
+
     def look(self) -> Seen:
         """Return the present version of the store's content; it grows with every change."""
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
@@ -11,11 +11,15 @@ from typing_extensions import TypedDict
 
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import DeterminedError, StoreReadOnly, StoreUnavailable
-from determined.experiment.deletion_plan import DeletionPlan, plan_checkpoint_deletion, plan_experiment_deletion
 from determined.web.action_requests import ActionRequest
 from determined.web.answers import Route
-from determined.web.carrying_out import ON_CHECKPOINTS, ON_NUMBERS, Done, Target
 from determined.web.state import reading, state_of
+
+if TYPE_CHECKING:
+    from determined.experiment.deletion_plan import DeletionPlan
+    from determined.web.carrying_out import Done, Target
+
+# What carries out an action is imported by the first one: it takes longer to import than the rest of the server.
 
 router = APIRouter(route_class=Route)
 
@@ -54,6 +58,8 @@ class Preview(TypedDict):
 @router.post("/api/actions")
 def act(request: Request, body: ActionRequest) -> ActionResults:
     """Carry out an action, or request it from the process that runs the experiment."""
+    from determined.web.carrying_out import Target
+
     act_on = _function(body)
     connections = state_of(request).connections
     results: list[ActionResult] = []
@@ -76,6 +82,8 @@ def act(request: Request, body: ActionRequest) -> ActionResults:
 @router.post("/api/actions/preview")
 def preview(request: Request, body: ActionRequest) -> Preview:
     """Return what a deletion would delete, with sizes, and what speaks against it."""
+    from determined.experiment.deletion_plan import plan_checkpoint_deletion, plan_experiment_deletion
+
     _function(body)
     with reading(request) as store:
         if body.action == "delete":
@@ -89,6 +97,8 @@ def preview(request: Request, body: ActionRequest) -> Preview:
 
 def _function(body: ActionRequest) -> Callable[[Target, Any, Any], Done]:
     """Return the function of an action, after checking that its ids are of the right kind."""
+    from determined.web.carrying_out import ON_CHECKPOINTS, ON_NUMBERS
+
     wanted: type = str if body.action in ON_CHECKPOINTS else int
     if not all(isinstance(one, wanted) for one in body.ids):
         raise HTTPException(422, f"ids: {body.action} expects {'texts' if wanted is str else 'numbers'}")

@@ -6,6 +6,7 @@ import time
 from typing import Literal
 
 from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route
@@ -33,10 +34,11 @@ class Changes(TypedDict):
 
 
 @router.get("/api/changes")
-def changes(request: Request, seen: str = "") -> Changes:
+async def changes(request: Request, seen: str = "") -> Changes:
     """Return whether the store has changed since version `seen`."""
     state = state_of(request)
-    found = state.watch.look()
+    # A file is looked at in microseconds, less than a thread would take; a server may let wait.
+    found = state.watch.look() if state.watch.is_quick else await run_in_threadpool(state.watch.look)
     connections = state.connections
     return {
         "version": found.version,

@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
-from determined.experiment.checkpoints.verification import verify_checkpoint
 from determined.ranking import best_first
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
@@ -93,6 +92,8 @@ def of_trial(request: Request, trial_id: Id) -> CheckpointRows:
 @router.post("/api/checkpoints/{checkpoint_id}/verify")
 def verify(request: Request, checkpoint_id: str) -> Verified:
     """Read the files of a checkpoint and compare them with the hashes that were stored with them."""
+    from determined.experiment.checkpoints.verification import verify_checkpoint
+
     with reading(request) as store:
         row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 from fastapi import APIRouter, Query, Request
-from numpy.typing import NDArray
 from typing_extensions import TypedDict
 
-from determined.curves.thin import Drawing, DrawnCurve
-from determined.curves.trials import CurveReader
 from determined.store.states import TRIAL_ENDED
+from determined.store.store import Store
 from determined.web import metric_keys
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
 from determined.web.identifiers import numbers
-from determined.web.state import reading, state_of, version
+from determined.web.state import ServerState, reading, state_of, version
 from determined.web.trial_rows import trial_state
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from determined.curves.thin import Drawing, DrawnCurve
+    from determined.curves.trials import CurveReader
+
+# numpy is imported by the first chart: the server starts a tenth of a second earlier.
 
 router = APIRouter(route_class=Route)
 
@@ -93,7 +99,7 @@ def curves(
     state = state_of(request)
     with reading(request) as store:
         states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
-        drawing = CurveReader(store, state.cache).drawing(
+        drawing = _reader(store, state).drawing(
             wanted, metric_keys.split(key), axis, low=low, high=high, most=points, archived=archived
         )
         started = {found.trial_id: found.started for found in store.reports.versions(wanted)}
@@ -118,11 +124,16 @@ def profile(
     state = state_of(request)
     with reading(request) as store:
         trial = store.experiments.trial(trial_id)
-        reader = CurveReader(store, state.cache)
-        drawing = reader.samples(trial_id, metric_keys.split(key), low=low, high=high, most=points)
+        drawing = _reader(store, state).samples(trial_id, metric_keys.split(key), low=low, high=high, most=points)
         started = next((found.started for found in store.reports.versions([trial_id])), None)
     rows = [_curve(trial_id, drawing.curves[0], trial.state, started)]
     return _answer(seen, "time", low, high, drawing, rows, None)
+
+
+def _reader(store: Store, state: ServerState) -> CurveReader:
+    from determined.curves.trials import CurveReader
+
+    return CurveReader(store, state.cache)
 
 
 def _answer(
@@ -162,6 +173,8 @@ def _curve(trial_id: int, curve: DrawnCurve, state: str | None, started: float |
 
 def _single(values: NDArray[np.float64]) -> Any:
     """Return values for a chart: in single precision, which halves the answer, unless that would lose one."""
+    import numpy as np
+
     if len(values) and np.nanmax(np.abs(values), initial=0.0) > _LARGEST_SINGLE:
         return _sent(values)
     return _sent(values.astype(np.float32))
@@ -169,4 +182,6 @@ def _single(values: NDArray[np.float64]) -> Any:
 
 def _sent(values: NDArray[Any]) -> Any:
     """Return an array that is sent as a list; NaN becomes null."""
+    import numpy as np
+
     return np.ascontiguousarray(values)

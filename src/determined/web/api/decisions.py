@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.errors import InvalidExperimentException
-from determined.experiment.search_decisions import search_decisions
 from determined.web.answers import Route, number
 from determined.web.api.shapes import Id, Number
 from determined.web.state import reading, version
@@ -53,6 +52,8 @@ class Decisions(TypedDict):
 @router.get("/api/experiments/{experiment_id}/decisions")
 def decisions(request: Request, experiment_id: Id) -> Decisions:
     """Return the decisions of an experiment's search."""
+    from determined.experiment.search_decisions import search_decisions  # imports the search methods
+
     seen = version(request)
     with reading(request) as store:
         if store.experiments.get(experiment_id).is_standalone:

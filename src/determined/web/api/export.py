@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from determined.web.answers import Route, attachment
-from determined.web.export import export_page
 
 router = APIRouter(route_class=Route)
 
@@ -23,5 +22,7 @@ class ExportRequest(BaseModel):
 @router.post("/api/export", response_class=Response, responses={200: {"content": {"text/html": {}}}})
 def export(request: Request, body: ExportRequest) -> Response:
     """Return the view as a file. Without a list of requests, those that the address needs are included."""
+    from determined.web.export import export_page
+
     content = export_page(request.app, request.app.state.static, body.address, body.requests)
     return attachment(content, "det-view.html", "text/html")

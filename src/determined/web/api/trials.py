@@ -106,7 +106,7 @@ def trials(
             store.experiments.get(experiment)
         table = read_trials(store.overview, experiment_id=experiment, archived=archived)
         ids = [trial.id for trial in table.trials]
-        found, missing = state_of(request).statistics.of_trials(store, ids, metrics or [])
+        found, missing = state_of(request).statistics.of_trials(store, ids, metrics) if metrics else ({}, 0)
     return {"version": seen, "rows": trial_rows(table, found), "pending_summaries": missing}
 
 
