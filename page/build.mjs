@@ -31,14 +31,16 @@ if (process.argv.includes("--tests")) {
   const out = process.env.DET_PAGE_OUT ?? join(here, "..", "src", "determined", "web", "static");
   rmSync(out, { recursive: true, force: true });
   mkdirSync(out, { recursive: true });
-  // One classic script and one stylesheet: an exported page can contain both, which modules with imports could not.
+  // Classic scripts: an exported page can contain page.js and page.css, and a notebook chart.js, which is a part of it;
+  // modules with imports could not be contained.
   await build({
     ...shared,
-    entryPoints: { page: join(here, "src", "main.tsx") },
+    entryPoints: { page: join(here, "src", "main.tsx"), chart: join(here, "src", "chart.tsx") },
     outdir: out,
     format: "iife",
     minify: true,
   });
+  rmSync(join(out, "chart.css")); // page.css has it all
   for (const name of ["index.html", "icon.svg"]) copyFileSync(join(here, name), join(out, name));
   const licenses = ["preact", "uplot"].map((name) => `${name}\n\n${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf8")}`);
   writeFileSync(join(out, "licenses.txt"), licenses.join("\n"));

@@ -82,30 +82,50 @@ export interface Answer<T> {
 
 /**
  * Asks for a path and asks again when the store changed. While a new answer is on its way the old one stays, so that
- * nothing jumps; the answer to another question about the same thing replaces it when it arrives.
+ * nothing jumps; the answer to another question about the same thing replaces it when it arrives. Answers name the
+ * version of the store that they show: one that is as new as the poll is not asked for twice.
  */
 export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
   const live = useLive();
-  const version = follow ? live.version : "";
   const [round, setRound] = useState(0);
   const [answer, setAnswer] = useState<{ path: string | null; data: T | null; error: ApiError | null }>(
     { path: null, data: null, error: null });
-  const latest = useRef(0);
+  const asking = useRef(false);
+  const shown = useRef<string | null>(null);
+  const newest = useRef("");
   const place = (path ?? "").split("?")[0];
+
   useEffect(() => {
     if (path === null) return undefined;
     const stop = new AbortController();
-    const mine = ++latest.current;
-    get<T>(path, stop.signal).then(
-      (data) => mine === latest.current && setAnswer({ path, data, error: null }),
-      (error: unknown) => {
-        if (mine !== latest.current || stop.signal.aborted) return;
-        const known = error instanceof ApiError ? error : new ApiError(0, String(error), null);
-        setAnswer((before) => ({ path, data: before.path?.split("?")[0] === place ? before.data : null, error: known }));
-      },
-    );
+    const before = newest.current;
+    asking.current = true;
+    const done = (version: string | null): void => {
+      asking.current = false;
+      shown.current = version;
+      const missed = newest.current !== before && before !== "";
+      if (follow && missed && version !== newest.current) setRound((count) => count + 1);
+    };
+    get<T>(path, stop.signal).then((data) => {
+      if (stop.signal.aborted) return;
+      setAnswer({ path, data, error: null });
+      done((data as { version?: string } | null)?.version ?? null);
+    }, (error: unknown) => {
+      if (stop.signal.aborted) return;
+      const known = error instanceof ApiError ? error : new ApiError(0, String(error), null);
+      setAnswer((old) => ({ path, data: old.path?.split("?")[0] === place ? old.data : null, error: known }));
+      done(null);
+    });
     return () => stop.abort();
-  }, [path, version, round]);
+  }, [path, round]);
+
+  useEffect(() => {
+    const first = newest.current === "";
+    newest.current = live.version;
+    if (!follow || asking.current || live.version === "" || live.version === shown.current) return;
+    if (!first || shown.current !== null) setRound((count) => count + 1);
+  }, [live.version]);
+
   const fits = answer.path !== null && path !== null && answer.path.split("?")[0] === place;
   return {
     data: fits ? answer.data : null,

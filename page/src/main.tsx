@@ -14,7 +14,8 @@ import { QueuePage } from "./pages/queue.tsx";
 import { RunsPage } from "./pages/runs.tsx";
 import { TrialPage } from "./pages/trial.tsx";
 import { Empty, Link } from "./ui/basics.tsx";
-import { applyTheme, Shell } from "./ui/shell.tsx";
+import { Shell } from "./ui/shell.tsx";
+import { applyTheme } from "./ui/theme.ts";
 
 function View({ path }: { path: string }) {
   const [, section, id, rest] = path.split("/");

@@ -7,7 +7,7 @@ import { pieces } from "../src/logs/ansi.ts";
 import type { Curve, Curves } from "../src/types.ts";
 
 function answer(curves: Partial<Curve>[], x: number[]): Curves {
-  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
+  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
   return { version: "", axis: "batches", from: null, to: null, x, curves: complete, note: null } as Curves;
 }
 
@@ -75,6 +75,7 @@ test("outliers are marked at the edge; values without a logarithm too", () => {
 test("what was left out is said", () => {
   assert.equal(drawnText(answer([{ points: 10_000, drawn: 1000 }], [])), "10,000 points, 1,000 drawn");
   assert.equal(drawnText(answer([{ points: 3, drawn: 3 }], [])), "3 points, all drawn");
+  assert.equal(drawnText(answer([{ points: 3, drawn: 2, marks: [{ x: 0, kind: "NaN", count: 1 }] }], [])), "3 points, all drawn");
 });
 
 test("a CSV file names NaN, and quotes what a spreadsheet would run", () => {

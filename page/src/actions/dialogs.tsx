@@ -143,7 +143,7 @@ function Deletion({ asked, onClose, busy, carryOut }: FormProps) {
       <p class="wrap">{preview.text}</p>
       {preview.refused.length > 0 && <div class="notice warn"><div>{preview.refused.map((why) => <div key={why} class="wrap">{why}</div>)}</div></div>}
       {preview.items.length > 0 && (
-        <div class="scroll-x"><table class="sheet">
+        <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
           <thead><tr><th>What goes</th><th class="right">Size</th></tr></thead>
           <tbody>{preview.items.slice(0, 200).map((item) => <tr key={item.name}><td>{item.name}</td><td class="right">{formatBytes(item.bytes)}</td></tr>)}</tbody>
         </table></div>

@@ -34,7 +34,9 @@ export function hparamAxis(name: string, rows: readonly TrialRow[], searched: Se
   const log = searched?.kind === "log" || (searched === undefined && looksLog(numbers));
   const low = Math.min(...numbers, toNumber(searched?.low ?? null) ?? Infinity);
   const high = Math.max(...numbers, toNumber(searched?.high ?? null) ?? -Infinity);
-  return numberAxis(name, name, (row) => numeric(raw(row, name)), low, high, log);
+  const axis = numberAxis(name, name, (row) => numeric(raw(row, name)), low, high, log);
+  if (!log && numbers.every(Number.isInteger)) axis.ticks = axis.ticks.filter((tick) => Number.isInteger(Number(tick.text)));
+  return axis;
 }
 
 function looksLog(numbers: readonly number[]): boolean {

@@ -17,11 +17,14 @@ export function zoomTo(range: [number, number] | null): void {
   setParams({ x: joinRange(range) }, false);
 }
 
-export function CurveTools({ view, metrics, metric }: { view: CurveView; metrics?: readonly string[]; metric?: string }) {
+export function CurveTools({ view, metrics, metric, axes }: {
+  view: CurveView; metrics?: readonly string[]; metric?: string; axes?: readonly string[];
+}) {
+  const offered = AXES.filter(([name]) => !axes || axes.includes(name));
   return (
     <div class="chart-tools">
       {metrics && <MetricSelect metrics={metrics} metric={metric ?? ""} />}
-      <Segments label="Axis" value={view.axis} options={AXES} onChange={(axis) => setParams({ axis: axis === "batches" ? null : axis, x: null })} />
+      <Segments label="Axis" value={view.axis} options={offered} onChange={(axis) => setParams({ axis: axis === "batches" ? null : axis, x: null })} />
       <label class="field"><input type="checkbox" checked={view.log} onChange={() => setParams({ log: view.log ? null : "1" })} />log y</label>
       <label class="field"><input type="checkbox" checked={view.xLog} onChange={() => setParams({ xlog: view.xLog ? null : "1" })} />log x</label>
       <label class="field"><input type="checkbox" checked={view.full} onChange={() => setParams({ range: view.full ? null : "full" })} />full range</label>

@@ -28,6 +28,8 @@ export interface CurvesProps {
   height?: number;
   attempts?: readonly AttemptMark[];
   archived?: boolean;
+  /** A moment to mark on the axis of time, seconds since the epoch. */
+  moment?: number | null;
   highlighted?: number | null;
   /** Another place that answers curves, such as the profile of a trial. */
   path?: string;
@@ -39,10 +41,12 @@ export interface CurvesProps {
 const NO_ATTEMPTS: AttemptMark[] = [];
 const LEGEND = 14;
 const POINTS = 1000;
+/** Many curves lie on top of each other: fewer points of each keep the chart quick, and zooming asks for more. */
+const ALL_POINTS = 200_000;
 
 function curvesPath(props: CurvesProps): string | null {
   if (props.trials.length === 0 || !props.metric) return null;
-  const range = { from: props.view.zoom?.[0], to: props.view.zoom?.[1], points: props.compact ? 400 : POINTS };
+  const range = { from: props.view.zoom?.[0], to: props.view.zoom?.[1], points: props.compact ? 400 : Math.max(200, Math.min(POINTS, Math.floor(ALL_POINTS / props.trials.length))) };
   if (props.path) return withQuery(props.path, { key: props.metric, ...range });
   return withQuery("/api/curves", {
     trials: props.trials.join(","), key: props.metric, axis: props.view.axis, ...range, archived: props.archived ? true : null,
@@ -62,6 +66,11 @@ export function CurvesChart(props: CurvesProps) {
     return { x, series, y: yRange(x, series, view.log, view.full) };
   }, [data, view.smoothing, view.log, view.full]);
   const title = props.title ?? props.metric;
+  const marked = useMemo(() => {
+    const started = data?.curves[0]?.started ?? null;
+    if (props.moment == null || view.axis !== "time" || started === null) return props.attempts ?? NO_ATTEMPTS;
+    return [...(props.attempts ?? NO_ATTEMPTS), { x: props.moment - started, label: "log line" }];
+  }, [data, props.moment, props.attempts, view.axis]);
   const marks = data?.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0) ?? 0;
   useEffect(() => () => void (canvas.current = null), []);
 
@@ -76,7 +85,7 @@ export function CurvesChart(props: CurvesProps) {
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
         : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={view.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
-            height={height} attempts={props.attempts ?? NO_ATTEMPTS} name={props.name} label={`Curves of ${title} of ${plural(data.curves.length, "trial")}`} highlighted={props.highlighted ?? null}
+            height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(data.curves.length, "trial")}`} highlighted={props.highlighted ?? null}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">
         <span>{drawnText(data)}</span>

@@ -98,7 +98,7 @@ export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[
         <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
       </figcaption>
       {table && (
-        <div class="scroll-x"><table class="sheet">
+        <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
           <thead><tr><th>{x.title}</th><th>{y.title}</th><th class="right">Best</th><th>Trials</th></tr></thead>
           <tbody>{cells.map((cell) => <tr key={`${cell.column},${cell.row}`}><td>{x.text(cell.trials[0]!)}</td><td>{y.text(cell.trials[0]!)}</td><td class="right">{formatNumber(cell.best)}</td><td>{cell.trials.slice(0, 8).map((trial) => <><Link to={`/trials/${trial.id}`}>{trial.id}</Link>{" "}</>)}</td></tr>)}</tbody>
         </table></div>

@@ -5,16 +5,23 @@ import type { PlotProps } from "./plot.tsx";
 
 const MOST_OUTLIERS = 2000;
 
+interface Look {
+  panel: string;
+  warn: string;
+  font: string;
+}
+
 export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number) => string): void {
   const ratio = devicePixelRatio || 1;
   const { ctx, bbox } = plot;
+  const look = { panel: cssColour("--panel"), warn: cssColour("--warn"), font: cssColour("--font") };
   const x = (value: number): number => plot.valToPos(value, "x", true);
   const inside = (value: number): boolean => value >= props.xRange[0] && value <= props.xRange[1];
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left - 6 * ratio, bbox.top - 12 * ratio, bbox.width + 12 * ratio, bbox.height + 18 * ratio);
   ctx.clip();
-  for (const attempt of props.attempts) if (inside(attempt.x)) drawAttempt(ctx, x(attempt.x), bbox, ratio, attempt.label);
+  for (const attempt of props.attempts) if (inside(attempt.x)) drawAttempt(ctx, x(attempt.x), bbox, ratio, attempt.label, look);
   props.series.forEach((one) => {
     if (props.highlighted !== null && props.highlighted !== one.trial) return;
     const own = colour(one.trial);
@@ -23,12 +30,12 @@ export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number)
       if (!inside(mark.x)) continue;
       const place = x(mark.x);
       const room = place - (last[mark.kind] ?? -Infinity) > 11 * ratio;
-      drawNonFinite(ctx, place, bbox, ratio, mark.kind, own, room);
+      drawNonFinite(ctx, place, bbox, ratio, mark.kind, own, room, look);
       if (room) last[mark.kind] = place;
     }
     if (one.curve.failed && one.curve.ended && inside(one.curve.ended.x)) {
       const end = Math.min(props.yRange[1], Math.max(props.yRange[0], one.curve.ended.y));
-      drawCross(ctx, x(one.curve.ended.x), plot.valToPos(end, "y", true), ratio, own);
+      drawCross(ctx, x(one.curve.ended.x), plot.valToPos(end, "y", true), ratio, own, look);
     }
   });
   for (const outlier of props.outliers.slice(0, MOST_OUTLIERS)) {
@@ -40,7 +47,7 @@ export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number)
 }
 
 /** NaN is an "N" in a box at the foot of the chart, an infinity "∞" at the end it went to; in a row, one box and ticks. */
-function drawNonFinite(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, kind: string, colour: string, room: boolean): void {
+function drawNonFinite(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, kind: string, colour: string, room: boolean, look: Look): void {
   const half = 5 * ratio;
   const y = kind === "Infinity" ? bbox.top + half : bbox.top + bbox.height - half;
   ctx.fillStyle = colour;
@@ -49,8 +56,8 @@ function drawNonFinite(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBo
     return;
   }
   ctx.fillRect(x - half, y - half, 2 * half, 2 * half);
-  ctx.fillStyle = cssColour("--panel");
-  ctx.font = `700 ${8 * ratio}px ${cssColour("--font")}`;
+  ctx.fillStyle = look.panel;
+  ctx.font = `700 ${8 * ratio}px ${look.font}`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
   ctx.fillText(kind === "NaN" ? "N" : "∞", x, y + ratio * 0.5);
@@ -66,9 +73,9 @@ function drawTriangle(ctx: CanvasRenderingContext2D, x: number, y: number, direc
   ctx.fill();
 }
 
-function drawCross(ctx: CanvasRenderingContext2D, x: number, y: number, ratio: number, colour: string): void {
+function drawCross(ctx: CanvasRenderingContext2D, x: number, y: number, ratio: number, colour: string, look: Look): void {
   const size = 5 * ratio;
-  for (const [style, width] of [[cssColour("--panel"), 5], [colour, 2.5]] as const) {
+  for (const [style, width] of [[look.panel, 5], [colour, 2.5]] as const) {
     ctx.strokeStyle = style;
     ctx.lineWidth = width * ratio;
     ctx.beginPath();
@@ -80,8 +87,8 @@ function drawCross(ctx: CanvasRenderingContext2D, x: number, y: number, ratio: n
   }
 }
 
-function drawAttempt(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, label: string): void {
-  ctx.strokeStyle = cssColour("--warn");
+function drawAttempt(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, label: string, look: Look): void {
+  ctx.strokeStyle = look.warn;
   ctx.lineWidth = ratio;
   ctx.setLineDash([4 * ratio, 3 * ratio]);
   ctx.beginPath();
@@ -89,8 +96,8 @@ function drawAttempt(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox,
   ctx.lineTo(x, bbox.top + bbox.height);
   ctx.stroke();
   ctx.setLineDash([]);
-  ctx.fillStyle = cssColour("--warn");
-  ctx.font = `${10 * ratio}px ${cssColour("--font")}`;
+  ctx.fillStyle = look.warn;
+  ctx.font = `${10 * ratio}px ${look.font}`;
   ctx.textAlign = "left";
   ctx.textBaseline = "top";
   ctx.fillText(label, x + 4 * ratio, bbox.top + 2 * ratio);

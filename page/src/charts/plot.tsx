@@ -129,7 +129,9 @@ export function Plot(props: PlotProps) {
   useLayoutEffect(() => {
     if (!box.current || width < 40) return undefined;
     const data = [props.x, ...props.series.flatMap((one) => (one.smooth ? [one.values, one.smooth] : [one.values]))];
-    const chart = new uPlot(options(props, width, setTip), data as uPlot.AlignedData, box.current);
+    let ready = false; // a new chart tells that there is no pointer on it, before anybody could have moved one
+    const chart = new uPlot(options(props, width, (next) => ready && setTip(next)), data as uPlot.AlignedData, box.current);
+    ready = true;
     plot.current = chart;
     props.canvas?.(chart.ctx.canvas);
     return () => {

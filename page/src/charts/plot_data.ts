@@ -95,13 +95,14 @@ export function finiteValues(series: readonly Series[]): number[] {
 /** The range of the y axis, and the places where values lie outside it. */
 export function yRange(x: readonly number[], series: readonly Series[], log: boolean,
                        full: boolean): { low: number; high: number; outliers: Outlier[]; robust: boolean } {
-  const values = finiteValues(series).filter((value) => !log || value > 0);
+  const values = finiteValues(series);
   const robust = robustRange(values, log);
   if (!robust) return { low: log ? 0.1 : 0, high: log ? 10 : 1, outliers: outside(x, series, log ? 0.1 : 0, Infinity), robust: false };
   let { low, high } = robust;
   if (full && robust.outside > 0) {
-    low = values.reduce((a, b) => Math.min(a, b));
-    high = values.reduce((a, b) => Math.max(a, b));
+    const shown = log ? values.filter((value) => value > 0) : values;
+    low = shown.reduce((a, b) => Math.min(a, b));
+    high = shown.reduce((a, b) => Math.max(a, b));
     const air = log ? 1 : (high - low) * 0.04;
     [low, high] = log ? [low / 1.1, high * 1.1] : [low - air, high + air];
   }
@@ -110,18 +111,23 @@ export function yRange(x: readonly number[], series: readonly Series[], log: boo
 
 function outside(x: readonly number[], series: readonly Series[], low: number, high: number): Outlier[] {
   const found: Outlier[] = [];
-  series.forEach((one, index) => one.values.forEach((value, at) => {
-    if (value === null || value === undefined) return;
-    if (value > high) found.push({ x: x[at]!, side: 1, series: index });
-    else if (value < low) found.push({ x: x[at]!, side: -1, series: index });
-  }));
+  for (let index = 0; index < series.length; index++) {
+    const values = series[index]!.values;
+    for (let at = 0; at < values.length; at++) {
+      const value = values[at];
+      if (value === null || value === undefined) continue;
+      if (value > high) found.push({ x: x[at]!, side: 1, series: index });
+      else if (value < low) found.push({ x: x[at]!, side: -1, series: index });
+    }
+  }
   return found;
 }
 
 /** What was left out, in words: "10,000 points, 1,000 drawn". */
 export function drawnText(answer: Curves): string {
   const points = answer.curves.reduce((sum, curve) => sum + curve.points, 0);
-  const drawn = answer.curves.reduce((sum, curve) => sum + curve.drawn, 0);
+  const marked = answer.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0);
+  const drawn = Math.min(points, answer.curves.reduce((sum, curve) => sum + curve.drawn, 0) + marked);
   const count = (value: number): string => value.toLocaleString("en-US");
   if (points === 0) return "no points";
   return points === drawn ? `${count(points)} points, all drawn` : `${count(points)} points, ${count(drawn)} drawn`;

@@ -1,7 +1,7 @@
 // Where each trial of a search stands: a line for each trial, from rung to rung, coloured by what was decided.
 import { useRef, useState } from "preact/hooks";
 import { formatNumber } from "../format.ts";
-import type { Decision } from "../search_types.ts";
+import type { SearchDecision as Decision } from "../types.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
 import { savePng } from "./files.ts";
 import { cssColour } from "./palette.tsx";
@@ -34,8 +34,8 @@ export function lanes(decisions: readonly Decision[]): Lane[] {
   return [...found.values()].sort((a, b) => a.number - b.number);
 }
 
-export function Rungs({ decisions, rungs, chosen, onPick }: {
-  decisions: readonly Decision[]; rungs: readonly number[]; chosen: number | null; onPick: (trial: number) => void;
+export function Rungs({ decisions, rungs, unit, chosen, onPick }: {
+  decisions: readonly Decision[]; rungs: readonly number[]; unit: string; chosen: number | null; onPick: (trial: number) => void;
 }) {
   const [hover, setHover] = useState<{ decision: Decision; point: Point } | null>(null);
   const canvas = useRef<HTMLCanvasElement | null>(null);
@@ -117,7 +117,7 @@ export function Rungs({ decisions, rungs, chosen, onPick }: {
           }} />
         {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 46)}px` }}><strong>trial {hover.decision.number ?? hover.decision.trial}</strong><br />{hover.decision.text}</div>}
       </div>
-      <figcaption class="chart-foot"><span>batches →</span><span>● promoted or completed</span><span>▮ stopped</span><span>✕ failed</span><span>The list below has the same in words.</span><span class="grow" /><button class="plain" onClick={() => canvas.current && savePng(canvas.current, "search")}>PNG</button></figcaption>
+      <figcaption class="chart-foot"><span>{unit} →</span><span>● promoted or completed</span><span>▮ stopped</span><span>✕ failed</span><span>The list below has the same in words.</span><span class="grow" /><button class="plain" onClick={() => canvas.current && savePng(canvas.current, "search")}>PNG</button></figcaption>
     </figure>
   );
 }

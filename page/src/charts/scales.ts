@@ -55,27 +55,41 @@ export function logTicks(low: number, high: number): number[] {
   return ticks;
 }
 
+/** So many values tell where the middle lies; the extremes are taken from all. */
+const SAMPLE = 10_000;
+
 /**
  * Returns a range that shows nearly all values. Where the extremes are more than four times as far apart as the middle
  * 96 %, the range is that of the middle with some air, and what lies outside is to be marked at its edge.
  */
 export function robustRange(values: readonly number[], log = false): { low: number; high: number; outside: number } | null {
-  const usable = values.filter((value) => Number.isFinite(value) && (!log || value > 0)).sort((a, b) => a - b);
-  if (usable.length === 0) return null;
   const map = (value: number): number => (log ? Math.log10(value) : value);
   const back = (value: number): number => (log ? 10 ** value : value);
-  const [least, most] = [map(usable[0]!), map(usable[usable.length - 1]!)];
-  const at = (share: number): number => map(usable[Math.round(share * (usable.length - 1))]!);
-  const [low, high] = [at(0.02), at(0.98)];
+  const sample: number[] = [];
+  const every = Math.max(1, Math.floor(values.length / SAMPLE));
+  let [smallest, largest, count] = [Infinity, -Infinity, 0];
+  for (const value of values) {
+    if (!Number.isFinite(value) || (log && value <= 0)) continue;
+    if (value < smallest) smallest = value;
+    if (value > largest) largest = value;
+    if (count++ % every === 0) sample.push(value);
+  }
+  if (count === 0) return null;
+  const sorted = Float64Array.from(sample).sort();
+  const at = (share: number): number => map(sorted[Math.round(share * (sorted.length - 1))]!);
+  const [least, most, low, high] = [map(smallest), map(largest), at(0.02), at(0.98)];
   const spread = high - low;
   let [from, to] = [least, most];
-  if (usable.length >= 20 && spread > 0 && most - least > 4 * spread) {
+  if (count >= 20 && spread > 0 && most - least > 4 * spread) {
     from = Math.max(least, low - spread * 0.5);
     to = Math.min(most, high + spread * 0.5);
   }
   const air = (to - from) * 0.04 || Math.abs(from) * 0.05 || 0.5;
   const [shownLow, shownHigh] = [back(from - air), back(to + air)];
-  const outside = usable.filter((value) => value < shownLow || value > shownHigh).length;
+  let outside = 0;
+  if (smallest < shownLow || largest > shownHigh) {
+    for (const value of values) if (Number.isFinite(value) && (!log || value > 0) && (value < shownLow || value > shownHigh)) outside++;
+  }
   return { low: shownLow, high: shownHigh, outside };
 }
 

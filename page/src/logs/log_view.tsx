@@ -5,7 +5,7 @@ import { ApiError, get, withQuery } from "../api.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
 import type { LogLine, LogLines } from "../types.ts";
-import { Empty, ErrorNotice } from "../ui/basics.tsx";
+import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { pieces } from "./ansi.ts";
 
 const LIMIT = 500;
@@ -36,6 +36,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   const [loaded, setLoaded] = useState<Loaded | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const [follow, setFollow] = useState(at === null);
+  const [picked, setPicked] = useState<number | null>(null);
   const live = useLive();
   const frame = useRef<HTMLDivElement>(null);
   const busy = useRef("");
@@ -79,6 +80,15 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   const moment = at === null ? null : Number(at);
   const here = moment === null || !loaded ? -1 : loaded.lines.reduce((best, line, index) =>
     Math.abs(line.time - moment) < Math.abs((loaded.lines[best]?.time ?? Infinity) - moment) ? index : best, 0);
+  const keys = (event: KeyboardEvent): void => {
+    const lines = loaded?.lines ?? [];
+    const before = picked === null ? here : lines.findIndex((line) => line.id === picked);
+    const next = { ArrowDown: before + 1, ArrowUp: before - 1 }[event.key];
+    if (next === undefined || !lines[next]) return;
+    setPicked(lines[next].id);
+    frame.current?.querySelectorAll("li")[next]?.scrollIntoView({ block: "nearest" });
+    event.preventDefault();
+  };
   return (
     <section class="panel">
       <LogFilters />
@@ -86,9 +96,9 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
       {!loaded ? !error && <div class="loading" role="status"><span>Loading the log …</span></div> : loaded.lines.length === 0 ? (
         <Empty title={Object.values(filters).some(Boolean) ? "No line matches" : "Nothing was printed"} />
       ) : (
-        <div class="log" ref={frame} onScroll={scrolled} tabIndex={0} role="log" aria-label="Log" aria-live="off">
+        <div class="log" ref={frame} onScroll={scrolled} onKeyDown={keys} tabIndex={0} role="log" aria-label="Log" aria-live="off">
           {loaded.older && <button class="plain" onClick={older}>Older lines</button>}
-          <ol>{loaded.lines.map((line, index) => <Line key={line.id} line={line} here={index === here} {...(name ? { name } : {})} />)}</ol>
+          <ol>{loaded.lines.map((line, index) => <Line key={line.id} line={line} here={picked === null ? index === here : line.id === picked} onPick={(one) => setPicked(one.id)} {...(name ? { name } : {})} />)}</ol>
         </div>
       )}
       <div class="table-foot row">
@@ -99,13 +109,14 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   );
 }
 
-function Line({ line, here, name }: { line: LogLine; here: boolean; name?: (trial: number) => string }) {
+function Line({ line, here, name, onPick }: { line: LogLine; here: boolean; name?: (trial: number) => string; onPick: (line: LogLine) => void }) {
   const [all, setAll] = useState(false);
   const text = all || line.text.length <= LONG ? line.text : line.text.slice(0, LONG);
   const left = line.text.length - text.length;
   return (
-    <li class={`${line.level ?? ""}${here ? " here" : ""}`}>
+    <li onClick={() => onPick(line)} class={`${line.level ?? ""}${here ? " here" : ""}`}>
       <time dateTime={new Date(line.time * 1000).toISOString()} title={formatTime(line.time, true)}>{formatTime(line.time, true).slice(11)}</time>
+      {here && <Link to={`/trials/${line.trial}?axis=time&at=${line.time}`}>on the curves</Link>}
       {name && <span class="who">{name(line.trial)}</span>}
       {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
       <span class="said">{pieces(text).map((piece, at) => (piece.css ? <span key={at} class={piece.css}>{piece.text}</span> : piece.text))}

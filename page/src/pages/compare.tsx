@@ -1,7 +1,7 @@
 // Any trials of any experiments side by side: curves, hyperparameters, configuration, code.
 import type { ComponentChild, ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { joinNumbers, setParams, splitNumbers, useAddress } from "../address.ts";
+import { setParams, splitNumbers, useAddress } from "../address.ts";
 import { CurvesChart } from "../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
 import { Swatch } from "../charts/palette.tsx";
@@ -33,7 +33,7 @@ function AddTrials({ ids }: { ids: number[] }) {
   return (
     <form class="row" onSubmit={(event) => {
       event.preventDefault();
-      setParams({ trials: joinNumbers([...ids, ...splitNumbers(text)]) }, false);
+      setParams({ trials: [...new Set([...ids, ...splitNumbers(text)])].join(",") }, false);
       setText("");
     }}><label class="field">Add trials<input placeholder="3, 7-9" value={text} style={{ width: "110px" }} onInput={(event) => setText(event.currentTarget.value)} /></label><button type="submit">Add</button></form>
   );

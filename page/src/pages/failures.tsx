@@ -1,9 +1,9 @@
 // Failed trials grouped by their error, with what they share and others do not.
-import { joinNumbers, setParams, useAddress } from "../address.ts";
-import { firstLine, formatCount, formatValue, plural, shorten } from "../format.ts";
+import { setParams, useAddress } from "../address.ts";
+import { firstLine, formatCount, plural, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { FailureGroup, Failures } from "../search_types.ts";
-import type { ExperimentRows } from "../types.ts";
+import { pieces } from "../logs/ansi.ts";
+import type { ExperimentRows, FailureGroup, Failures } from "../types.ts";
 import { Copy, Empty, Link, Panel, Shown } from "../ui/basics.tsx";
 
 export function FailuresPage() {
@@ -43,20 +43,20 @@ function Group({ group }: { group: FailureGroup }) {
         <span class="badge bad">{formatCount(group.trials.length)}</span>
         <h2 class="grow wrap">{shorten(group.error, 400)}</h2>
         {group.file && <code>{group.file}{group.line !== null && `:${group.line}`}</code>}
-        <Link class="button" to={`/compare?trials=${joinNumbers(group.trials)}`}>Compare</Link>
+        <Link class="button" to={`/compare?trials=${group.trials.join(",")}`}>Compare</Link>
       </div>
       <div class="panel-body stack">
         <div class="row"><span class="quiet">Trials</span>{group.trials.slice(0, 40).map((id) => <Link key={id} to={`/trials/${id}`}>{id}</Link>)}{group.trials.length > 40 && <span class="quiet">and {group.trials.length - 40} more</span>}</div>
         {group.shared.length > 0 && (
           <div><h3>What they share, and others do not</h3>
-            <div class="scroll-x"><table class="sheet">
-              <thead><tr><th>Hyperparameter</th><th>Value</th><th class="right">Of these</th><th class="right">Of the others</th></tr></thead>
-              <tbody>{group.shared.map((one) => <tr key={one.name}><td class="mono">{one.name}</td><td class="mono">{formatValue(one.value)}</td><td class="right">{one.in_group}</td><td class="right">{one.elsewhere}</td></tr>)}</tbody>
+            <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
+              <thead><tr><th>Hyperparameter</th><th class="right">Of these</th><th class="right">Of the others</th></tr></thead>
+              <tbody>{group.shared.map((one) => <tr key={one.name}><td class="mono">{one.text}</td><td class="right">{one.in_group}</td><td class="right">{one.elsewhere}</td></tr>)}</tbody>
             </table></div>
           </div>
         )}
         {group.example && group.example !== group.error && <details><summary>The error of trial {group.trials[0]}</summary><pre class="lines" tabIndex={0} role="region" aria-label="Error">{group.example}</pre></details>}
-        {group.last_lines.length > 0 && <div><h3>Last lines of its log</h3><pre class="lines" tabIndex={0} role="region" aria-label="Last lines">{group.last_lines.map((line) => shorten(line, 2000)).join("\n")}</pre><Link to={`/trials/${group.trials[0]}?tab=log`}>The whole log</Link></div>}
+        {group.last_lines.length > 0 && <div><h3>Last lines of its log</h3><pre class="lines" tabIndex={0} role="region" aria-label="Last lines">{group.last_lines.map((line, at) => <span key={at}>{pieces(shorten(line, 2000)).map((piece, part) => <span key={part} class={piece.css || undefined}>{piece.text}</span>)}{"\n"}</span>)}</pre><Link to={`/trials/${group.trials[0]}?tab=log`}>The whole log</Link></div>}
         {group.command && <div><h3>Try one again</h3><div class="copy-line"><code tabIndex={0}>{group.command}</code><Copy text={group.command} label="Copy as det" /></div></div>}
       </div>
     </section>

@@ -12,7 +12,7 @@ export function ModelsPage() {
       <Shown answer={answer} what="the models">{({ rows }) => (
         <Panel flush>
           {rows.length === 0 ? <Empty title="No models are registered"><p>Register a checkpoint on its experiment's page to give it a name and a version.</p></Empty> : (
-            <div class="scroll-x"><table class="sheet">
+            <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
               <thead><tr><th>Model</th><th class="right">Versions</th><th>Description</th><th>Labels</th><th>Owner</th><th>Changed</th></tr></thead>
               <tbody>{rows.map((row) => (
                 <tr key={row.id}><td><Link to={`/models/${row.id}`}><span class="name">{row.name}</span></Link>{row.archived && <span class="badge">archived</span>}</td><td class="right">{row.versions}</td><td>{row.description}</td><td><Tags tags={row.labels} /></td><td>{row.owner}</td><td>{formatTime(row.updated)}</td></tr>
@@ -43,7 +43,7 @@ function Model({ data }: { data: ModelDetail }) {
       <Panel><Facts items={[["Owner", row.owner], ["Created", formatTime(row.created)], ["Changed", formatTime(row.updated)], ...Object.entries(row.metadata).map(([name, value]) => [name, formatValue(value)] as const)]} />{row.notes && <p class="wrap">{row.notes}</p>}</Panel>
       <Panel flush title="Versions">
         {versions.length === 0 ? <Empty title="No versions yet" /> : (
-          <div class="scroll-x"><table class="sheet">
+          <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th class="right">Version</th><th>Name</th><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th class="right">Size</th><th>Created</th><th>Notes</th></tr></thead>
             <tbody>{versions.map((version) => (
               <tr key={version.number}><td class="right">{version.number}</td><td class="name">{version.name}</td><td><code title={version.checkpoint.id}>{version.checkpoint.id.slice(0, 8)}</code></td><td><Link to={`/trials/${version.checkpoint.trial}`}>{version.checkpoint.trial}</Link></td>

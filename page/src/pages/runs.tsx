@@ -43,7 +43,7 @@ export function NoRuns() {
 }
 
 export function compareTrials(ids: readonly number[]): void {
-  go(`/compare?trials=${joinNumbers(ids)}`);
+  go(`/compare?trials=${ids.join(",")}`);
 }
 
 /** The request for rows of trials, with the statistics of the metrics that columns, filter and sort order use. */

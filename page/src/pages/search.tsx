@@ -4,8 +4,7 @@ import { fileName, saveText } from "../charts/files.ts";
 import { Rungs } from "../charts/rungs.tsx";
 import { formatNumber, formatTime, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { Decision, Decisions } from "../search_types.ts";
-import type { TrialRow } from "../types.ts";
+import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
 import { Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
 
 const KINDS: Record<string, string> = { promoted: "good", completed: "good", continued: "run", stopped: "warn", paused: "warn", failed: "bad", copied: "run" };
@@ -25,7 +24,7 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
   const inBracket = (decision: Decision): boolean => bracket === null || decision.bracket === null || String(decision.bracket) === bracket;
   const seen = past.filter(inBracket);
   const listed = [...seen].reverse().filter((decision) => chosen === null || decision.trial === chosen);
-  const rungs = data.rungs[bracket === null ? 0 : Number(bracket)] ?? [];
+  const rungs = bracket === null ? [...new Set(data.rungs.flat())].sort((a, b) => a - b) : data.rungs[Number(bracket)] ?? [];
   const at = past[past.length - 1];
   const count = (action: string): number => past.filter((decision) => decision.action === action).length;
   const failed = rows.filter((row) => row.state === "ERROR").length;
@@ -44,7 +43,7 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                 {step < total && <button onClick={() => setParams({ step: null })}>To the end</button>}
               </label>
               <Facts items={[["Now", at?.time ? formatTime(at.time, true) : "–"], ["Created", count("created")], ["Promoted", count("promoted")], ["Stopped", count("stopped")], ["Failed", failed]]} />
-              <Rungs decisions={seen} rungs={rungs} chosen={chosen} onPick={(trial) => setParams({ trial: trial === chosen ? null : String(trial) })} />
+              <Rungs decisions={seen} rungs={rungs} unit={data.time_metric} chosen={chosen} onPick={(trial) => setParams({ trial: trial === chosen ? null : String(trial) })} />
             </div>
           </Panel>
           <Panel flush title={chosen === null ? "Decisions, newest first" : `Decisions about trial ${chosen}`} tools={<>

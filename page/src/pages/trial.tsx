@@ -64,7 +64,7 @@ function Head({ detail }: { detail: TrialDetail }) {
         ["Best", <span class="big number">{formatNumber(toNumber(row.best))}</span>],
         ["Latest", formatNumber(toNumber(row.latest))],
         ["Metric", row.metric ?? "–"],
-        ["Progress", <Meter share={row.progress} state={row.state} />],
+        row.progress === null ? null : ["Progress", <Meter share={row.progress} state={row.state} />],
         ["Batches", detail.goal === null ? formatNumber(row.batches) : `${formatNumber(row.batches)} of ${formatNumber(detail.goal)}`],
         ["Duration", formatDuration(duration(row))],
         ["Restarts", row.restarts],
@@ -88,7 +88,7 @@ function Hparams({ detail }: { detail: TrialDetail }) {
     <div class="two">
       <Panel flush title="Hyperparameters" tools={names.length > 0 && <Copy text={JSON.stringify(detail.row.hparams, null, 2)} label="Copy as JSON" />}>
         {names.length === 0 ? <Empty title="No hyperparameters" /> : (
-          <div class="scroll-x"><table class="sheet">
+          <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th>Name</th><th>Value</th>{differing.size > 0 && <th>Assigned by the search</th>}</tr></thead>
             <tbody>{names.map((name) => (
               <tr key={name} class={differing.has(name) ? "differs" : undefined}><td class="mono">{name}</td><td class="mono wrap">{formatValue(detail.row.hparams[name])}</td>{differing.size > 0 && <td class="mono wrap">{differing.has(name) ? formatValue(detail.assigned_hparams[name]) : ""}</td>}</tr>
@@ -109,11 +109,11 @@ function Attempts({ detail }: { detail: TrialDetail }) {
   return (
     <Panel flush title="Attempts">
       {detail.attempts.length === 0 ? <Empty title="It has not started yet" /> : (
-        <div class="scroll-x"><table class="sheet">
+        <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
           <thead><tr><th class="right">Attempt</th><th>State</th><th>Started</th><th class="right">Duration</th><th class="right">First batch</th><th class="right">Last batch</th><th>From checkpoint</th><th>Why it ended</th><th>Host</th></tr></thead>
           <tbody>{detail.attempts.map((attempt) => (
             <tr key={attempt.number}>
-              <td class="right">{attempt.number}</td><td><State state={attempt.state} /></td><td>{formatTime(attempt.started, true)}</td>
+              <td class="right">{attempt.number}</td><td><State state={attempt.why_ended && attempt.state === "running" ? "lost" : attempt.state} /></td><td>{formatTime(attempt.started, true)}</td>
               <td class="right">{attempt.ended !== null && attempt.started !== null ? formatDuration(attempt.ended - attempt.started) : "–"}</td>
               <td class="right">{formatNumber(attempt.first_batch)}</td><td class="right">{formatNumber(attempt.last_batch)}</td><td><code>{attempt.checkpoint?.slice(0, 8) ?? "–"}</code></td>
               <td class="wrap">{attempt.why_ended ?? "–"}{attempt.exit_code !== null && ` (exit code ${attempt.exit_code})`}</td><td>{attempt.host}</td>

@@ -17,12 +17,12 @@ export function stateKind(state: string): string {
 }
 
 export function stateText(state: string): string {
-  return state.charAt(0) + state.slice(1).toLowerCase().replace(/_/g, " ");
+  return state.charAt(0).toUpperCase() + state.slice(1).toLowerCase().replace(/_/g, " ");
 }
 
 /** The state of something, with the request that waits to be carried out. A sign says the same as the colour. */
 export function State({ state, pending, reason }: { state: string; pending?: string | null; reason?: string | null }) {
-  const kind = stateKind(state);
+  const kind = stateKind(state.toUpperCase());
   return (
     <span class="row" title={reason ?? undefined}>
       <span class={`badge ${kind}`}><span aria-hidden="true">{SIGNS[kind]}</span>{stateText(state)}</span>

@@ -17,15 +17,20 @@ export function Menu({ label, children, left, title }: {
     const outside = (event: PointerEvent): void => {
       if (!box.current?.contains(event.target as Node)) setOpen(false);
     };
+    const escape = (event: KeyboardEvent): void => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      close(); // On the document: what had the focus may have disappeared from the menu.
+    };
     document.addEventListener("pointerdown", outside);
+    document.addEventListener("keydown", escape);
     box.current?.querySelector<HTMLElement>(".sheet-menu input, .sheet-menu button")?.focus();
-    return () => document.removeEventListener("pointerdown", outside);
+    return () => {
+      document.removeEventListener("pointerdown", outside);
+      document.removeEventListener("keydown", escape);
+    };
   }, [open]);
   const move = (event: KeyboardEvent): void => {
-    if (event.key === "Escape" && open) {
-      event.stopPropagation();
-      close();
-    }
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     const items = [...(box.current?.querySelectorAll<HTMLElement>(".sheet-menu > button:not(:disabled)") ?? [])];
     const at = items.indexOf(document.activeElement as HTMLElement);

@@ -9,33 +9,9 @@ import { useLive } from "../live.ts";
 import { Link, Notice } from "./basics.tsx";
 import { KeysDialog, useKeys } from "./keys.tsx";
 import { say, Toasts } from "./overlay.tsx";
+import { applyTheme, toggleTheme } from "./theme.ts";
 
 const PAGES = [["/runs", "Runs"], ["/failures", "Failures"], ["/queue", "Queue"], ["/models", "Models"]] as const;
-
-function storedTheme(): string {
-  try {
-    const stored = localStorage.getItem("det-theme");
-    if (stored) return stored;
-  } catch {
-    // Storage is switched off: the system's choice holds.
-  }
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-}
-
-export function applyTheme(theme = storedTheme()): void {
-  document.documentElement.dataset.theme = theme;
-  window.dispatchEvent(new Event("det-theme"));
-}
-
-function toggleTheme(): void {
-  const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try {
-    localStorage.setItem("det-theme", theme);
-  } catch {
-    // Kept for this page only.
-  }
-  applyTheme(theme);
-}
 
 /** A mistake in one page is shown in its place; navigation and the other pages keep working. */
 export class Boundary extends Component<{ children: ComponentChildren; about: string }, { error: unknown }> {

@@ -16,7 +16,7 @@ export function CheckpointsTab({ path }: { path: string }) {
     <Shown answer={answer} what="the checkpoints">{({ rows }) => (
       <Panel flush title={`${plural(rows.length, "checkpoint")}, ${formatBytes(rows.reduce((sum, row) => sum + row.bytes, 0))}`}>
         {rows.length === 0 ? <Empty title="No checkpoints yet"><p>A trial saves one at the end of its training, and wherever its configuration says.</p></Empty> : (
-          <div class="scroll-x"><table class="sheet">
+          <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th>State</th><th class="right">Size</th><th>Created</th><th>Used by</th><th><span class="hidden-text">Actions</span></th></tr></thead>
             <tbody>{rows.slice(0, all ? rows.length : MOST).map((row) => <Row key={row.id} row={row} />)}</tbody>
           </table></div>
@@ -57,14 +57,15 @@ function Row({ row }: { row: CheckpointRow }) {
           <Copy text={row.id} label="Copy id" />
         </span>{dialog}</td>
       </tr>
-      {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} /></td></tr>}
+      {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} hashed={row.files.some((file) => file.path === "manifest.json")} /></td></tr>}
       {files && <tr><td colSpan={9}>{row.files.length ? <table class="sheet"><tbody>{row.files.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table> : <span class="quiet">Its files were not recorded.</span>}</td></tr>}
     </>
   );
 }
 
-function Outcome({ verified }: { verified: Verified | ApiError }) {
+/** The manifest of a checkpoint has the hashes of its files; without one, as in programs of the Core API, only sizes are known. */
+function Outcome({ verified, hashed }: { verified: Verified | ApiError; hashed: boolean }) {
   if (verified instanceof ApiError) return <ErrorNotice error={verified} />;
-  if (verified.ok) return <Notice kind="good" role="status" title="Undamaged">{plural(verified.files, "file")}, {formatBytes(verified.bytes)}: every hash is as recorded.</Notice>;
+  if (verified.ok) return <Notice kind="good" role="status" title="Undamaged">{plural(verified.files, "file")}, {formatBytes(verified.bytes)}: every {hashed ? "hash" : "size"} is as recorded.{!hashed && " It was saved without hashes."}</Notice>;
   return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}</Notice>;
 }
