@@ -1,0 +1,115 @@
+"""A real Chromium that looks at a real `det ui`; an error on its console fails the test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import playwright.sync_api as api
+
+from determined.web.pages import is_built
+from tests.helpers.searches import DET, Search
+
+CHROMIUM = shutil.which("chromium")
+AXE = Path(__file__).resolve().parents[3] / "page" / "node_modules" / "axe-core" / "axe.min.js"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def why_not() -> str | None:
+    """Return why these tests cannot run here, with the command that changes it."""
+    if CHROMIUM is None:
+        return "chromium is missing: `make system-deps` installs it"
+    if not is_built():
+        return "the web page is not built: `make page` builds it"
+    return None
+
+
+@dataclass(frozen=True)
+class Ui:
+    """A running `det ui`."""
+
+    url: str
+    token: str
+    process: subprocess.Popen[str]
+
+
+@contextlib.contextmanager
+def running_ui(search: Search) -> Iterator[Ui]:
+    """Run `det ui` on the store of a search."""
+    process = subprocess.Popen(
+        [*DET, "ui", "--no-browser", "--json"],
+        env=search.env(),
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        yield Ui(said["url"].rstrip("/"), Path(said["token_file"]).read_text().strip(), process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+
+
+@dataclass
+class Visitor:
+    """One browser context that is logged in, and what its console said."""
+
+    ui: Ui
+    page: api.Page
+    said: list[str] = field(default_factory=list)
+    expected: tuple[str, ...] = ()
+
+    def open(self, address: str) -> api.Page:
+        """Open an address and wait for its content."""
+        self.page.goto(self.ui.url + address)
+        self.page.wait_for_selector("main h1")
+        self.page.wait_for_selector(".loading", state="detached")
+        return self.page
+
+    def check(self) -> None:
+        """Fail if the console showed an error that the test did not cause on purpose."""
+        found = [line for line in self.said if not any(part in line for part in self.expected)]
+        assert found == []
+
+
+@contextlib.contextmanager
+def visiting(
+    browser: api.Browser, ui: Ui, *, width: int = 1280, theme: str = "light", login: bool = True
+) -> Iterator[Visitor]:
+    """Return a fresh browser profile that has logged in with the token."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 800},
+        color_scheme="dark" if theme == "dark" else "light",
+        accept_downloads=True,
+    )
+    try:
+        context.set_default_timeout(60_000)
+        page = context.new_page()
+        visitor = Visitor(ui, page)
+        page.on("console", lambda message: visitor.said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: visitor.said.append(str(error)))
+        if login:
+            page.goto(ui.url)
+            page.fill("input[type=password]", ui.token)
+            page.click("text=Sign in")
+            page.wait_for_selector("header.bar")
+        yield visitor
+        visitor.check()
+    finally:
+        context.close()

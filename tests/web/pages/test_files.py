@@ -1,0 +1,126 @@
+"""Files behind the page: a damaged checkpoint, an exported view opened from disk, very long names."""
+
+from __future__ import annotations
+
+import html
+import json
+import urllib.request
+from pathlib import Path
+
+import playwright.sync_api as api
+from playwright.sync_api import expect
+
+from determined.web.pages import STATIC
+from tests.helpers.searches import Search
+from tests.web.pages.browser import Ui, Visitor, running_ui, visiting
+
+
+def test_verify_tells_an_undamaged_checkpoint_from_a_damaged_one(runs: Search, visitor: Visitor) -> None:
+    page = visitor.open("/trials/17?tab=checkpoints")
+    with runs.opened() as store:
+        checkpoint = next(found for found in store.checkpoints(17) if found.state == "ACTIVE")
+    row = page.locator("tbody tr", has_text=checkpoint.checkpoint_id[:8])
+    row.get_by_role("button", name="Verify now").click()
+    expect(page.locator("main")).to_contain_text("Undamaged")
+    (state,) = runs.home.rglob(f"{checkpoint.checkpoint_id}/state.json")
+    content = state.read_bytes()
+    try:
+        state.write_bytes(content[:-1])
+        row.get_by_role("button", name="Verify now").click()
+        expect(page.locator("[role=alert]")).to_contain_text("damaged")
+        expect(page.locator("[role=alert]")).to_contain_text("state.json")
+    finally:
+        state.write_bytes(content)
+
+
+def test_an_exported_view_opens_from_disk_without_a_server(
+    visitor: Visitor, browser: api.Browser, ui: Ui, tmp_path: Path
+) -> None:
+    page = visitor.open("/experiments/1")
+    expect(page.locator(".u-over")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    file = tmp_path / "view.html"
+    download.value.save_as(file)
+    context = browser.new_context()
+    try:
+        said: list[str] = []
+        opened = context.new_page()
+        opened.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        opened.on("pageerror", lambda error: said.append(str(error)))
+        opened.on(
+            "request", lambda request: None if request.url.startswith(("file:", "blob:")) else said.append(request.url)
+        )
+        opened.goto(file.as_uri())
+        expect(opened.locator(".u-over")).to_be_visible()
+        expect(opened.locator("h1")).to_have_text("adaptive <b>search</b>")
+        expect(opened.locator(".table tbody tr").first).to_be_visible()
+        expect(opened.locator(".live")).to_contain_text("exported")
+        assert opened.title() != "hacked"
+        assert said == []
+    finally:
+        context.close()
+
+
+def test_labels_notes_and_deletion_ask_what_they_need(visitor: Visitor) -> None:
+    page = visitor.open("/experiments/2?tab=notes")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Notes").fill("first line\n<script>document.title='hacked'</script>")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".panel .wrap")).to_contain_text("<script>")
+    page.get_by_role("button", name="Actions").click()
+    page.get_by_role("button", name="Add a label").click()
+    page.get_by_role("dialog").get_by_label("Label").fill("<u>new</u>")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".title")).to_contain_text("<u>new</u>")
+    page.get_by_role("button", name="Actions").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("What goes")
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(page.locator("h1")).to_have_text("a grid")
+    assert page.title() != "hacked"
+
+
+def test_the_page_says_that_the_server_has_ended(runs: Search, browser: api.Browser) -> None:
+    with running_ui(runs) as ui:
+        with visiting(browser, ui) as visitor:
+            page = visitor.open("/runs")
+            rows = page.locator(".table tbody tr").count()
+            visitor.expected = ("ERR_CONNECTION_REFUSED", "Failed to load resource")
+            ui.process.terminate()
+            ui.process.wait(30)
+            expect(page.locator("[role=alert]").first).to_contain_text("does not answer", timeout=30_000)
+            assert page.locator(".table tbody tr").count() == rows
+
+
+def test_a_chart_draws_in_a_sandboxed_frame_without_a_server(browser: api.Browser, ui: Ui, tmp_path: Path) -> None:
+    """As the output of a notebook: the script, the styles and the curves in one frame that has no origin."""
+    path = "/api/curves?axis=batches&key=validation%2Floss&points=1000&trials=17%2C18"
+    request = urllib.request.Request(ui.url + path, headers={"Authorization": f"Bearer {ui.token}"})
+    with urllib.request.urlopen(request) as response:
+        answers = {path: json.load(response)}
+    document = {"address": "/chart?trials=17,18", "created": 0, "answers": answers}
+    script, styles = ((STATIC / name).read_text() for name in ("chart.js", "page.css"))
+    data = json.dumps(document).replace("<", "\\u003c")
+    inside = (
+        f'<!doctype html><style>{styles}</style><div id="app"></div>'
+        f'<script type="application/json" id="det-export">{data}</script><script>{script}</script>'
+    )
+    file = tmp_path / "notebook.html"
+    file.write_text(
+        f'<iframe sandbox="allow-scripts" width="900" height="600" srcdoc="{html.escape(inside)}"></iframe>'
+    )
+    context = browser.new_context()
+    try:
+        said: list[str] = []
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(file.as_uri())
+        frame = page.frame_locator("iframe")
+        expect(frame.locator(".u-over")).to_be_visible()
+        expect(frame.locator(".legend")).to_contain_text("trial 18")
+        expect(frame.locator(".chart-foot")).to_contain_text("all drawn")
+        assert said == []
+    finally:
+        context.close()

@@ -1,0 +1,218 @@
+"""Every page and tab of the web UI with data of real runs, in a real browser under the real policy."""
+
+from __future__ import annotations
+
+import re
+
+import playwright.sync_api as api
+import pytest
+from playwright.sync_api import expect
+
+from tests.helpers.searches import Search
+from tests.web.pages.browser import AXE, Ui, Visitor, visiting
+
+VIEWS = {
+    "runs": "/runs",
+    "experiments": "/runs?view=experiments",
+    "curves": "/experiments/1",
+    "hparams": "/experiments/1?tab=hparams",
+    "search": "/experiments/1?tab=search",
+    "experiment-checkpoints": "/experiments/1?tab=checkpoints",
+    "code": "/experiments/1?tab=code",
+    "difference": "/experiments/1?tab=code&other=2",
+    "config": "/experiments/1?tab=config",
+    "experiment-log": "/experiments/1?tab=log",
+    "notes": "/experiments/1?tab=notes",
+    "failures": "/failures",
+    "trial": "/trials/3",
+    "trial-hparams": "/trials/3?tab=hparams",
+    "attempts": "/trials/3?tab=attempts",
+    "checkpoints": "/trials/3?tab=checkpoints",
+    "profile": "/trials/3?tab=profile",
+    "log": "/trials/3?tab=log",
+    "compare": "/compare?trials=1-3,17",
+    "queue": "/queue",
+    "models": "/models",
+    "model": "/models/1",
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_view_shows_its_data_and_no_problem(name: str, visitor: Visitor) -> None:
+    page = visitor.open(VIEWS[name])
+    expect(page.locator("main")).not_to_be_empty()
+    expect(page.locator("[role=alert]")).to_have_count(0)
+    assert page.title() != "hacked"
+    assert page.locator("main script, main img, main b, main i:not(.meter i), main u").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 375])
+def test_axe_finds_nothing_serious(theme: str, width: int, browser: api.Browser, ui: Ui) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is missing: `make page` installs it")
+    found = []
+    with visiting(browser, ui, width=width, theme=theme) as visitor:
+        for name in (
+            "runs",
+            "experiments",
+            "curves",
+            "hparams",
+            "search",
+            "failures",
+            "trial",
+            "log",
+            "checkpoints",
+            "code",
+            "compare",
+        ):
+            page = visitor.open(VIEWS[name])
+            page.evaluate(AXE.read_text())
+            result = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+            found += [
+                f"{name}: {violation['id']}: {violation['nodes'][0]['html'][:200]}"
+                for violation in result["violations"]
+                if violation["impact"] in ("serious", "critical")
+            ]
+            wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if wide > 0:
+                found.append(f"{name}: {wide} pixels wider than the window")
+    assert found == [], "\n".join(found)
+
+
+def test_the_code_of_the_login_file_works_once(browser: api.Browser, runs: Search, ui: Ui) -> None:
+    with visiting(browser, ui, login=False) as visitor:
+        visitor.expected = ("401",)
+        visitor.page.goto(ui.url + "/runs#not-a-code")
+        expect(visitor.page.locator("[role=alert]")).to_contain_text("code")
+        assert visitor.page.url.endswith("/runs")  # the code is not kept in the address
+        visitor.page.fill("input[type=password]", ui.token)
+        visitor.page.click("text=Sign in")
+        expect(visitor.page.locator("table")).to_contain_text("Stopped early")
+
+
+def test_filter_sort_columns_and_selection_are_in_the_address(visitor: Visitor) -> None:
+    page = visitor.open("/runs")
+    expect(page.locator(".table-foot")).to_contain_text("18 trials")
+    page.keyboard.press("/")
+    expect(page.locator("[data-filter]")).to_be_focused()
+    page.keyboard.type("state = ERR")
+    expect(page.locator("[role=option]").first).to_have_text("ERROR")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".table-foot")).to_contain_text(" of ")
+    states = set(page.locator(".table tbody .badge").all_inner_texts())
+    assert {re.sub(r"\W", "", state) for state in states} == {"Error"}
+    page.click("text=Columns")
+    page.fill("[aria-label='Find a column']", "layers")
+    page.locator(".columns-list label", has_text="layers").click()
+    page.keyboard.press("Escape")
+    page.locator("th button", has_text="layers").click()
+    page.locator("tbody input[type=checkbox]").first.check()
+    expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
+    address = page.url
+    assert all(part in address for part in ("q=state", "cols=", "sort=layers", "sel="))
+    before = page.locator(".table tbody").inner_text()
+    page.goto(address)
+    expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
+    assert page.locator(".table tbody").inner_text() == before
+    expect(page.locator("[data-filter]")).to_have_value(re.compile("state = ERROR"))
+
+
+def test_a_mistake_in_the_filter_is_shown_at_its_place(visitor: Visitor) -> None:
+    page = visitor.open("/runs")
+    page.fill("[data-filter]", "lr < 1 and lrr > 2")
+    page.keyboard.press("Escape")
+    expect(page.locator("#filter-mistake mark")).to_have_text("lrr")
+    expect(page.locator("#filter-mistake")).to_contain_text("There is no column")
+
+
+def test_keyboard_only_from_the_table_to_a_comparison(visitor: Visitor) -> None:
+    page = visitor.open("/runs")
+    page.keyboard.press("?")
+    expect(page.locator("dialog")).to_contain_text("compare the selected rows")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog")).to_have_count(0)
+    page.locator(".table-frame").focus()
+    for key in ("j", "x", "j", "x", "c"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/compare?trials=*")
+    expect(page.locator("h1")).to_contain_text("Compare 2 trials")
+    expect(page.locator("tr.differs").first).to_be_visible()
+
+
+def test_curves_have_a_spike_a_nan_and_crosses_and_zoom_fetches_finer_points(visitor: Visitor) -> None:
+    page = visitor.open("/experiments/1?metric=training%2Floss")
+    expect(page.locator(".u-over")).to_have_count(1)
+    expect(page.locator(".chart-foot").first).to_contain_text("not finite, marked")
+    expect(page.locator(".chart-foot").first).to_contain_text("failed, ended by")
+    with page.expect_response(lambda answer: "/api/curves" in answer.url and "from=" in answer.url) as response:
+        box = page.locator(".u-over").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 80, steps=4)
+        page.mouse.up()
+    assert response.value.ok
+    assert "x=" in page.url
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
+    expect(page.locator(".tip")).to_contain_text("trial")
+    page.locator(".chart-foot button", has_text="Table").first.click()
+    expect(page.locator(".chart-table table").first).to_contain_text("Greatest")
+    with page.expect_download() as download:
+        page.locator(".chart-foot button", has_text="CSV").first.click()
+    text = download.value.path().read_text()
+    assert text.startswith("batches,")
+    with page.expect_download() as picture:
+        page.locator(".chart-foot button", has_text="PNG").first.click()
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_brush_filters_the_table_and_the_curves(visitor: Visitor) -> None:
+    page = visitor.open("/experiments/1")
+    expect(page.locator(".table-foot")).to_contain_text("16 trials")
+    page.locator("summary", has_text="Brush by keyboard").first.click()
+    page.get_by_label("Axis to brush").first.select_option("opt")
+    page.get_by_label("to %").first.fill("40")
+    page.keyboard.press("Enter")
+    page.get_by_label("to %").first.blur()
+    expect(page.locator(".table-foot")).to_contain_text("of 16")
+    assert "brush=opt" in page.url
+
+
+def test_failures_name_what_they_share(visitor: Visitor) -> None:
+    page = visitor.open("/failures")
+    expect(page.locator("main")).to_contain_text("opt = lion")
+    expect(page.locator("main")).to_contain_text("lion cannot roar")
+    expect(page.locator("main")).to_contain_text("det experiment fork")
+
+
+def test_decisions_are_replayed_by_the_slider(visitor: Visitor) -> None:
+    page = visitor.open("/experiments/1?tab=search")
+    all_of_them = page.locator(".decisions li").count()
+    page.get_by_label("Replay").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".decisions li")).to_have_count(0)
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator(".decisions li")).to_have_count(3)
+    assert "step=3" in page.url
+    assert all_of_them > 16
+
+
+def test_the_log_is_searched_and_shows_colours(visitor: Visitor) -> None:
+    page = visitor.open("/trials/17?tab=log")
+    expect(page.locator(".log .a-2", has_text="begins")).to_be_visible()
+    page.keyboard.press("/")
+    expect(page.locator("[data-filter]")).to_be_focused()
+    page.keyboard.type("batch 8:")
+    expect(page.locator(".log li")).to_have_count(1)
+
+
+def test_an_unknown_id_and_an_unknown_page_say_so(visitor: Visitor) -> None:
+    visitor.expected = ("404",)
+    for address in ("/trials/9999", "/experiments/9999"):
+        visitor.page.goto(visitor.ui.url + address)
+        expect(visitor.page.locator("[role=alert]")).to_contain_text("9999")
+    visitor.page.goto(visitor.ui.url + "/nowhere")
+    expect(visitor.page.locator("main")).to_contain_text("no such page")
