@@ -25,6 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 # The main job: an adaptive search over the first example on two slots, and what came of it.
 demo: $(STAMP)
 	$(BIN)/det experiment create examples/mnist_pytorch/demo.yaml examples/mnist_pytorch --slots 2
+	@echo "To see it in a browser: $(BIN)/det ui"
 
 # Everything CI asks for: format, lint, types, tests. The checks run on one core, so the tests begin beside them.
 test: $(STAMP)

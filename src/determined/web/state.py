@@ -15,7 +15,7 @@ from determined.web.watch import Watch
 
 if TYPE_CHECKING:
     from determined.curves.cache import CurveCache
-    from determined.web.statistics import Statistics
+    from determined.web.tables.statistics import Statistics
 
 
 class ServerState:
@@ -42,7 +42,7 @@ class ServerState:
     @property
     def statistics(self) -> Statistics:
         """The statistics of metrics."""
-        from determined.web.statistics import Statistics
+        from determined.web.tables.statistics import Statistics
 
         with self._lock:
             self._statistics = self._statistics or Statistics(self.connections, self.cache)

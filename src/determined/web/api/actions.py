@@ -11,13 +11,13 @@ from typing_extensions import TypedDict
 
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import DeterminedError, StoreReadOnly, StoreUnavailable
-from determined.web.action_requests import ActionRequest
+from determined.web.actions.requests import ActionRequest
 from determined.web.answers import Route
 from determined.web.state import reading, state_of
 
 if TYPE_CHECKING:
     from determined.experiment.deletion_plan import DeletionPlan
-    from determined.web.carrying_out import Done, Target
+    from determined.web.actions.carrying_out import Done, Target
 
 # What carries out an action is imported by the first one: it takes longer to import than the rest of the server.
 
@@ -58,7 +58,7 @@ class Preview(TypedDict):
 @router.post("/api/actions")
 def act(request: Request, body: ActionRequest) -> ActionResults:
     """Carry out an action, or request it from the process that runs the experiment."""
-    from determined.web.carrying_out import Target
+    from determined.web.actions.carrying_out import Target
 
     act_on = _function(body)
     connections = state_of(request).connections
@@ -97,7 +97,7 @@ def preview(request: Request, body: ActionRequest) -> Preview:
 
 def _function(body: ActionRequest) -> Callable[[Target, Any, Any], Done]:
     """Return the function of an action, after checking that its ids are of the right kind."""
-    from determined.web.carrying_out import ON_CHECKPOINTS, ON_NUMBERS
+    from determined.web.actions.carrying_out import ON_CHECKPOINTS, ON_NUMBERS
 
     wanted: type = str if body.action in ON_CHECKPOINTS else int
     if not all(isinstance(one, wanted) for one in body.ids):

@@ -17,7 +17,7 @@ from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.identifiers import numbers
 from determined.web.state import reading, version
-from determined.web.trial_rows import TrialRow, read_trials, trial_rows
+from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
 

@@ -10,12 +10,12 @@ from typing_extensions import TypedDict
 
 from determined.store.states import TRIAL_ENDED
 from determined.store.store import Store
-from determined.web import metric_keys
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
 from determined.web.identifiers import numbers
 from determined.web.state import ServerState, reading, state_of, version
-from determined.web.trial_rows import trial_state
+from determined.web.tables import metric_keys
+from determined.web.tables.trial_rows import trial_state
 
 if TYPE_CHECKING:
     import numpy as np

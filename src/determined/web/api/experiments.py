@@ -14,11 +14,11 @@ from determined.config.secrets.masked_text import mask_yaml
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
+from determined.web.actions.possible import experiment_actions, experiment_commands, experiment_python
 from determined.web.answers import Route, number, representable
 from determined.web.api.shapes import ActionState, Id, Number, Plain
-from determined.web.experiment_rows import ExperimentRow, experiment_rows
-from determined.web.possible_actions import experiment_actions, experiment_commands, experiment_python
 from determined.web.state import reading, version
+from determined.web.tables.experiment_rows import ExperimentRow, experiment_rows
 
 router = APIRouter(route_class=Route)
 

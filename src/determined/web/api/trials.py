@@ -16,13 +16,13 @@ from determined.store.experiment_records import Trial as StoredTrial
 from determined.store.records import Attempt as StoredAttempt
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
-from determined.web import metric_keys
+from determined.web.actions.possible import trial_actions, trial_commands, trial_python
 from determined.web.answers import Route
 from determined.web.api.shapes import ActionState, Id, Plain, Summary
-from determined.web.possible_actions import trial_actions, trial_commands, trial_python
 from determined.web.state import reading, state_of, version
-from determined.web.stored_json import loads_exact
-from determined.web.trial_rows import TrialRow, read_trials, trial_rows
+from determined.web.tables import metric_keys
+from determined.web.tables.stored_json import loads_exact
+from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
 

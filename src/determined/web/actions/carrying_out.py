@@ -20,7 +20,7 @@ from determined.queue.submission import activate, add, continue_in_queue
 from determined.stop_request import StopRequest
 from determined.store.process import this_user
 from determined.store.store import Store
-from determined.web.action_requests import Options
+from determined.web.actions.requests import Options
 
 
 class Done(NamedTuple):

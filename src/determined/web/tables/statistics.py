@@ -12,10 +12,10 @@ from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
 from determined.store.store import Store
-from determined.web import metric_keys
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
 from determined.web.connections import Connections
+from determined.web.tables import metric_keys
 
 logger = logging.getLogger("determined.web")
 

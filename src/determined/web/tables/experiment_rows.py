@@ -16,9 +16,9 @@ from determined.store.process import is_running, on_this_machine
 from determined.store.states import EXPERIMENT_RUNNING
 from determined.web.answers import number
 from determined.web.api.shapes import Number
-from determined.web.pending import Pending, pending_request, request_kind
-from determined.web.stored_json import loads
-from determined.web.trial_rows import experiment_name, first_line, sizes_by_trial, trial_state
+from determined.web.tables.pending import Pending, pending_request, request_kind
+from determined.web.tables.stored_json import loads
+from determined.web.tables.trial_rows import experiment_name, first_line, sizes_by_trial, trial_state
 
 
 class ExperimentRow(TypedDict):

@@ -18,8 +18,8 @@ from determined.store.overview import Overview
 from determined.store.overview import TrialRow as StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number, Plain, Summary
-from determined.web.pending import Pending, pending_trials, request_kind
-from determined.web.stored_json import loads, loads_exact
+from determined.web.tables.pending import Pending, pending_trials, request_kind
+from determined.web.tables.stored_json import loads, loads_exact
 
 _LONGEST_REASON = 300
 
