@@ -49,6 +49,9 @@ _NEVER_ONE = {
     ("experiment/moving/archive.py", "files"),
     ("experiment/moving/unpacking.py", "files"),
     ("code_copy.py", "files"),
+    ("web/api/code.py", "files"),
+    ("web/api/compare.py", "experiments"),
+    ("web/identifiers.py", "trials"),
 }
 
 

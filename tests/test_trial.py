@@ -21,7 +21,7 @@ def make(**changes: Any) -> det.TrialContext:
         "exp_conf": {"data": {"path": "x"}},
         "trial_seed": 3,
         "tensorboard_path": None,
-        "managed": True,
+        "belongs_to_run": True,
     }
     return det.TrialContext(TrialFacts(**(arguments | changes)))
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from determined.config.stored import StoredConfig
 from determined.errors import DeterminedError
+from determined.plural import counted
 from determined.searchers.base import (
     Action,
     Continue,
@@ -188,7 +189,7 @@ class _Wording:
     def _of_event(self, sequence: int, event: Event | None, decided: set[int]) -> Iterator[Decision]:
         """Yield a decision for an event that did not follow from one of the search itself."""
         if isinstance(event, Extended):
-            yield Decision(sequence, "extended", f"extended by the user to {event.max_trials} trials")
+            yield Decision(sequence, "extended", f"extended by the user to {counted(event.max_trials, 'trial')}")
         elif isinstance(event, Reopened):
             for number in event.numbers:
                 decided.discard(number)
