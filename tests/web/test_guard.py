@@ -73,6 +73,21 @@ def test_own_names_are_answered_on_any_port(site: Site) -> None:
         assert answer.status_code == 200, (host, answer.text)
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example@127.0.0.1", "127.0.0.1/evil", "127.0.0.1#evil", "127.0.0.1?", "127.0.0.1:x", "[::1", "a b"]
+)
+def test_a_host_with_anything_but_a_name_and_a_port_is_refused(site: Site, host: str) -> None:
+    assert site.ask("GET", "/api/changes", {**site.bearer, "Host": host}).status_code in (400, 403)
+
+
+def test_no_body_is_read_without_credentials(site: Site) -> None:
+    async def body() -> Any:
+        raise AssertionError("the body was read")
+        yield b""
+
+    refused(site.ask("POST", "/api/actions", {"Content-Type": "application/json"}, content=body()), 401)
+
+
 def test_the_page_and_its_files_need_no_credentials_and_have_no_data(site: Site) -> None:
     for path in ("/", "/runs", "/experiments/3?tab=code", "/static/page.js"):
         answer = site.ask("GET", path)
@@ -236,6 +251,7 @@ def test_wrong_secrets_are_slowed_down_and_right_ones_are_not() -> None:
     assert delays[:5] == [0.0] * 5
     assert delays[5:] == sorted(delays[5:])
     assert 0 < delays[5] < delays[-1] <= 2.0
+    assert max(sessions.count(right=False) for _ in range(2000)) == 2.0
     assert sessions.count(right=True) == 0.0
     assert len(sessions.token) >= 43
     assert sessions.token not in repr(sessions)

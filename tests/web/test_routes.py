@@ -243,6 +243,8 @@ def test_unknown_ids_are_named(site: Site, store: Store) -> None:
         "/api/trials/x",
         "/api/compare?trials=x",
         "/api/compare?trials=",
+        f"/api/compare?trials={'0' * 20}{2**64}",
+        f"/api/curves?key=a/b&trials={'0' * 5000}1",
     ):
         assert site.get(path, 422)["error"], path
 

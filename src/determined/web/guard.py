@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 from determined.web.sessions import Sessions
 
@@ -22,6 +23,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_BODY_BYTES = 4 * 2**20  # notes of a million characters fit
 _BODY_SECONDS = 30.0
+# A name or an address, and a port: nothing else, such as `name@`, that another reader would take for the host.
+_HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^\s\[\]:/?#@\\]*)(?::\d*)?")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -72,12 +75,13 @@ class Guard:
         try:
             request = _Request(scope)
             self._check_origin(request)
+            # Before the body is read: others must not fill the memory with bodies that are refused in the end.
+            if not request.is_public and request.path != "/login":
+                await self._check_credentials(request)
             body = await _read_body(request, receive)
             if request.path == "/login":
                 await self._log_in(request, body, guarded)
                 return
-            if not request.is_public:
-                await self._check_credentials(request)
         except Refused as refused:
             await _send_json(guarded, refused.status, {"error": refused.reason, "hint": refused.hint})
             return
@@ -156,10 +160,10 @@ class _Request:
         if host is None:
             raise Refused(400, "the request names no host")
         self.host = host.lower()
-        try:
-            self.host_name = (urlsplit(f"//{self.host}").hostname or "").rstrip(".")
-        except ValueError:
-            raise Refused(400, "the host of the request cannot be read") from None
+        named = _HOST.fullmatch(self.host)
+        if named is None:
+            raise Refused(400, "the host of the request cannot be read")
+        self.host_name = named[1].strip("[]").rstrip(".")
 
     def header(self, name: str) -> str | None:
         """Return the value of a header. A repeated header is refused: two readers could choose different ones."""

@@ -55,7 +55,9 @@ class Sessions:
     def count(self, *, right: bool) -> float:
         """Count a right or wrong secret, and return how many seconds the answer has to wait."""
         self._wrong = 0 if right else self._wrong + 1
-        return 0.0 if self._wrong <= _SLOW_AFTER else min(_LONGEST_DELAY, 0.05 * 2 ** (self._wrong - _SLOW_AFTER))
+        # Limited before the power is computed: that of a thousand wrong secrets is no float any more.
+        beyond = min(self._wrong - _SLOW_AFTER, 10)
+        return 0.0 if beyond <= 0 else min(_LONGEST_DELAY, 0.05 * 2**beyond)
 
     def _use_code(self, given: str) -> bool:
         """Return whether a code is valid, and forget it."""
