@@ -18,6 +18,7 @@ Integers = NDArray[np.int64]
 
 # The widths are 2**-40 to 2**62: a microsecond is wider than the former, and every 63-bit step fits into the latter.
 _NARROWEST, _WIDEST = -40, 62
+_FARTHEST = 2.0**62  # the number of a bucket
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def coarsened(level: Level, exponent: int) -> Level:
 
 def clipped(level: Level, low: float, high: float) -> Level:
     """Return the buckets that have a part between two places."""
-    first, last = math.floor(low / level.width), math.floor(high / level.width)
+    # Places far from the curve are outside of the integers that numpy compares.
+    first, last = (math.floor(max(-_FARTHEST, min(place / level.width, _FARTHEST))) for place in (low, high))
     part = slice(*np.searchsorted(level.buckets, [first, last + 1]))
     return _with(level, {name: getattr(level, name)[part] for name in ARRAYS})
 

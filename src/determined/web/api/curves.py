@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from determined.store.states import TRIAL_ENDED
@@ -30,7 +31,12 @@ router = APIRouter(route_class=Route)
 
 Axis = Literal["batches", "epochs", "time"]
 _MOST_TRIALS = 2000
+Place = Annotated[float, Field(ge=-9.2e18, le=9.2e18, allow_inf_nan=False)]
+"""A place on an axis; as a step it fits into the 64 bits that a database has."""
+
 _LARGEST_SINGLE = 1e38  # beyond it single precision has infinities
+_SMALLEST_SINGLE = 1.2e-38  # below it single precision has few digits, then none
+_HEIGHT = 10_000  # a chart has fewer pixels
 
 
 class CurveMark(TypedDict):
@@ -85,8 +91,8 @@ def curves(
     trials: str,
     key: str,
     axis: Axis = "batches",
-    low: Annotated[float | None, Query(alias="from")] = None,
-    high: Annotated[float | None, Query(alias="to")] = None,
+    low: Annotated[Place | None, Query(alias="from")] = None,
+    high: Annotated[Place | None, Query(alias="to")] = None,
     points: Annotated[int, Query(ge=2, le=10_000)] = 1000,
     archived: bool = False,
 ) -> Curves:
@@ -115,8 +121,8 @@ def profile(
     request: Request,
     trial_id: Id,
     key: str,
-    low: Annotated[float | None, Query(alias="from")] = None,
-    high: Annotated[float | None, Query(alias="to")] = None,
+    low: Annotated[Place | None, Query(alias="from")] = None,
+    high: Annotated[Place | None, Query(alias="to")] = None,
     points: Annotated[int, Query(ge=2, le=10_000)] = 1000,
 ) -> Curves:
     """Return the curve of a metric that a trial reported without a step, such as the use of a GPU, over time."""
@@ -172,12 +178,18 @@ def _curve(trial_id: int, curve: DrawnCurve, state: str | None, started: float |
 
 
 def _single(values: NDArray[np.float64]) -> Any:
-    """Return values for a chart: in single precision, which halves the answer, unless that would lose one."""
+    """Return values for a chart: in single precision, which halves the answer, unless the chart would show it."""
     import numpy as np
 
-    if len(values) and np.nanmax(np.abs(values), initial=0.0) > _LARGEST_SINGLE:
-        return _sent(values)
-    return _sent(values.astype(np.float32))
+    finite = values[np.isfinite(values)]
+    sizes = np.abs(finite[finite != 0])
+    if len(sizes) == 0:
+        return _sent(values.astype(np.float32))
+    if sizes.min() > _SMALLEST_SINGLE and sizes.max() < _LARGEST_SINGLE:
+        single = values.astype(np.float32)
+        if np.nanmax(np.abs(single - values)) * _HEIGHT <= np.ptp(finite):
+            return _sent(single)
+    return _sent(values)
 
 
 def _sent(values: NDArray[Any]) -> Any:
