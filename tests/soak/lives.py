@@ -23,6 +23,7 @@ import torch
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from determined.checkpoint_storage import manifest
+from determined.checkpoint_storage.base import METADATA_FILE
 from determined.errors import InvalidCheckpointException
 from determined.store.records import StoredCheckpoint
 from tests.helpers import records
@@ -93,7 +94,7 @@ class Life:
     def hit(self, kill: Kill) -> Hit:
         """Start the program, from its latest checkpoint if it has one; kill it; look at what is left."""
         aimed_at = kill.target if kill.target is not None and kill.phase not in ONLY_CHIEF else 0
-        before = self.newest()
+        before = self.published()
         unfinished = self._unfinished()
         logged = [len(self.log(rank)) for rank in range(self.ranks)]
         with self.started(f"{kill.phase}:{kill.number}", aimed_at) as processes:
@@ -198,6 +199,12 @@ class Life:
     def newest(self) -> int:
         """How many batches the newest announced checkpoint has."""
         return max((row.steps_completed for row in self.announced()), default=0)
+
+    def published(self) -> int:
+        """How many batches the newest complete checkpoint has, recorded or not: the next start records it."""
+        complete = [path for path in self.storage.glob("*") if _ID.fullmatch(path.name)]
+        steps = [json.loads((path / METADATA_FILE).read_text())["steps_completed"] for path in complete]
+        return max(steps, default=0)
 
     def broken_checkpoints(self, *, all_of_them: bool = False) -> Iterator[str]:
         """Everything named like a checkpoint is looked at; what was announced must be there."""

@@ -15,7 +15,7 @@ _COMMANDS = {
     "compare": (f"{_HERE}.compare", "Compare experiments and trials side by side."),
     "config": (f"{_HERE}.config", "Show the configuration of an experiment."),
     "list-trials": (f"{_HERE}.list_trials", "List the trials of an experiment, the best first."),
-    "decisions": (f"{_HERE}.decisions", "Show why the search created, promoted, paused and stopped its trials."),
+    "decisions": (f"{_HERE}.decisions", "Show why the search promoted and stopped its trials."),
     "list-checkpoints": (f"{_HERE}.list_checkpoints", "List the checkpoints of an experiment."),
     "logs": (f"{_HERE}.logs", "Show the logs of the trials of an experiment."),
     "pause": (f"{_HERE}.control", "Pause an experiment."),

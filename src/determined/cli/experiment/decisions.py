@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @with_csv
 @with_columns
 def decisions(experiment_id: int, trial_id: int | None, page: Page, form: Form, columns: ColumnChoice) -> None:
-    """Show why the search created, promoted, paused and stopped its trials.
+    """Show why the search promoted and stopped its trials.
 
     One row per decision, in the order in which they were made, with the reason in words: the metric, the place among
     the trials that were compared, and how many of them were promoted.
