@@ -217,6 +217,8 @@ def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
     assert [line["text"] for line in found["lines"]] == ["line 1", "line 2"]
     assert all(line["stream"] == "stderr" for line in site.get(f"{base}&stream=stderr")["lines"])
     assert site.get(f"{base}&text=(&regex=1", 422)["error"].startswith("text: the regular expression")
+    store.write([LogRow(attempt.trial_id, 1, 0, len(lines), "stdout", "a" * 60, 200.0, None)])
+    assert "took more than" in site.get(f"{base}&text=(a%2B)%2Bb&regex=1", 422)["error"]
     assert "level" in site.get(f"{base}&level=LOUD", 422)["error"]
     site.get("/api/logs", 422)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -13,8 +16,10 @@ import pytest
 
 from determined.cli.main import main
 from determined.errors import DeterminedError
+from determined.store.open import checked_place, open_store
 from determined.web import pages, serve
 from determined.web.serve import bound_socket
+from tests.helpers.waiting import wait_until
 from tests.web.server import running_server
 
 
@@ -39,6 +44,28 @@ def test_it_answers_with_the_token_and_ends_on_ctrl_c(static: Path) -> None:
         assert not server.login_file.exists()
         assert server.process.stderr is not None
         assert server.process.stderr.read() == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_it_ends_while_a_request_waits_for_the_store(static: Path, number: signal.Signals, code: int) -> None:
+    place = checked_place()
+    open_store(place).close()
+    with running_server(static) as server, sqlite3.connect(place, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        process = psutil.Process(server.process.pid)
+        before = process.num_threads()
+        with ThreadPoolExecutor() as pool:
+            body = {"action": "label", "ids": [1], "options": {"text": "x"}}
+            answer = pool.submit(server.ask, "POST", "/api/actions", body)
+            wait_until(lambda: process.num_threads() > before, "the request did not reach its thread")
+            server.process.send_signal(number)
+            # A request waits for half a minute for a store that is locked.
+            assert server.process.wait(15) == code
+            assert answer.result().status_code == 503
+        other.rollback()
+        assert not server.token_file.exists()
+        assert server.process.stderr is not None
+        assert "Traceback" not in server.process.stderr.read()
 
 
 def test_sigterm_removes_the_files_as_well(static: Path) -> None:

@@ -83,7 +83,7 @@ class Guard:
                 await self._log_in(request, body, guarded)
                 return
         except Refused as refused:
-            await _send_json(guarded, refused.status, {"error": refused.reason, "hint": refused.hint})
+            await send_json(guarded, refused.status, {"error": refused.reason, "hint": refused.hint})
             return
         await self.app(scope, _replayed(body, receive), guarded)
 
@@ -132,7 +132,7 @@ class Guard:
             )
         cookie, in_page = session
         value = f"{self.cookie}={cookie}; HttpOnly; SameSite=Strict; Path=/"
-        await _send_json(send, 200, {"session": in_page}, [(b"set-cookie", value.encode())])
+        await send_json(send, 200, {"session": in_page}, [(b"set-cookie", value.encode())])
 
     async def _slow_down(self, right: bool) -> None:
         delay = self.sessions.count(right=right)
@@ -281,7 +281,8 @@ def _with_headers(send: Send) -> Send:
     return guarded
 
 
-async def _send_json(send: Send, status: int, content: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+async def send_json(send: Send, status: int, content: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Send a whole answer."""
     body = json.dumps(content).encode()
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})

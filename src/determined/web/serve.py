@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import html
@@ -21,7 +22,7 @@ import uvicorn
 from determined import paths
 from determined.errors import DeterminedError
 from determined.web.app import create_app
-from determined.web.guard import Guard, allowed_hosts
+from determined.web.guard import App, Guard, Message, Receive, Scope, Send, allowed_hosts, send_json
 from determined.web.pages import HOW_TO_BUILD, STATIC, is_built
 from determined.web.sessions import CODE_SECONDS, Sessions
 
@@ -48,9 +49,28 @@ def serve(
     announce: Callable[[Started], None],
     static: Path = STATIC,
 ) -> None:
-    """Answer requests until the process is interrupted. `announce` is called when the port is open."""
+    """Answer requests until the process is interrupted. `announce` is called when the port is open.
+
+    If a request is still being worked on then, the process exits without waiting for it.
+    """
     if not is_built(static):
         raise DeterminedError(HOW_TO_BUILD)
+    try:
+        _serve(host, port, allow_hosts, open_browser, announce, static)
+    except SystemExit as ended:  # by SIGTERM
+        _exit_if_busy(ended.code)
+        raise
+    _exit_if_busy(0)
+
+
+def _serve(
+    host: str,
+    port: int | None,
+    allow_hosts: Sequence[str],
+    open_browser: bool,
+    announce: Callable[[Started], None],
+    static: Path,
+) -> None:
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()
@@ -129,7 +149,7 @@ def _address(host: str) -> str:
 def _run(app: Guard, listener: socket.socket) -> None:
     """Run the server until it is interrupted."""
     config = uvicorn.Config(
-        app,
+        _without_stack_traces(app),
         loop="asyncio",
         http="h11",
         ws="none",
@@ -147,6 +167,39 @@ def _run(app: Guard, listener: socket.socket) -> None:
         pass  # the usual end
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _without_stack_traces(app: Guard) -> App:
+    """Return an application that answers a request that was cut off by the end of the server."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        began = False
+
+        async def noted(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        try:
+            await app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            if not began:
+                await send_json(send, 503, {"error": "the server was ended", "hint": "start det ui again"})
+
+    return answer
+
+
+def _exit_if_busy(code: str | int | None) -> None:
+    """Exit now if a thread still works on a request: Python would wait for it, for minutes if the store is locked.
+
+    What it does is safe against the end of the process, as everything that writes to the store or to checkpoints.
+    """
+    if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
 
 
 def _end(number: int, frame: object) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from itertools import compress
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -16,6 +16,7 @@ from determined.store.sql.logs import LogRange
 from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
+from determined.web.pattern_search import matching
 from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
@@ -23,6 +24,7 @@ router = APIRouter(route_class=Route)
 _LONGEST_LINE = 20_000  # characters that are sent; a browser takes seconds for a line of a megabyte
 _LONGEST_SEARCHED = 4000  # characters that a regular expression is applied to
 _SECONDS_TO_SEARCH = 2.0
+_LEAST_SECONDS = 0.5  # for a page, also at the end of the search: a process has to start
 _PAGE = 2000
 
 
@@ -75,13 +77,15 @@ def logs(
         text=None if regex or not text else text,
     )
     which = LogRange(trial_id=trial, experiment_id=experiment)
-    matches = _pattern(text) if regex and text else None
+    pattern = text if regex and text else None
+    if pattern is not None:
+        _check_pattern(pattern)
     with reading(request) as store:
         if trial is not None:
             store.experiments.trial(trial)
         elif experiment is not None:
             store.experiments.get(experiment)
-        search = _Search(store, only, matches)
+        search = _Search(store, only, pattern)
         if around_time is not None:
             found = search.around(which, around_time, limit)
         else:
@@ -95,22 +99,22 @@ def logs(
 class _Search:
     """Reads pages of log lines, with a filter that the database does not know."""
 
-    def __init__(self, store: Store, only: LogFilter, matches: Callable[[str], bool] | None) -> None:
+    def __init__(self, store: Store, only: LogFilter, pattern: str | None) -> None:
         self._store = store
         self._only = only
-        self._matches = matches
+        self._pattern = pattern
         self._deadline = time.monotonic() + _SECONDS_TO_SEARCH
         self.gave_up = False
 
     def page(self, which: LogRange, limit: int) -> list[tuple[int, Log]]:
         """Return at most `limit` matching lines."""
-        if self._matches is None:
+        if self._pattern is None:
             return self._store.overview.log_page(which, self._only, limit)
         found: list[tuple[int, Log]] = []
         while len(found) < limit:
             page = self._store.overview.log_page(which, self._only, _PAGE)
-            matching = [one for one in page if self._matches(one[1].text)]
-            found = [*matching, *found] if which.last else [*found, *matching]
+            more = self._matching(self._pattern, page)
+            found = [*more, *found] if which.last else [*found, *more]
             if len(page) < _PAGE:
                 break
             if time.monotonic() > self._deadline:
@@ -118,6 +122,17 @@ class _Search:
                 break
             which = which._replace(before=page[0][1].id) if which.last else which._replace(after=page[-1][1].id)
         return found[-limit:] if which.last else found[:limit]
+
+    def _matching(self, pattern: str, page: list[tuple[int, Log]]) -> list[tuple[int, Log]]:
+        """Return the lines of a page that match a regular expression."""
+        if not page:
+            return []
+        texts = [line.text[:_LONGEST_SEARCHED] for _, line in page]
+        try:
+            found = matching(pattern, texts, max(_LEAST_SECONDS, self._deadline - time.monotonic()))
+        except TimeoutError as error:
+            raise HTTPException(422, f"text: {error}: write it without repetitions inside of repetitions") from None
+        return list(compress(page, found))
 
     def around(self, which: LogRange, moment: float, limit: int) -> list[tuple[int, Log]]:
         """Return lines before and after a time."""
@@ -128,13 +143,12 @@ class _Search:
         return [*before, *self.page(which._replace(after=first - 1), limit - len(before))]
 
 
-def _pattern(text: str) -> Callable[[str], bool]:
-    """Return a function that says whether a line matches a regular expression."""
+def _check_pattern(text: str) -> None:
+    """Refuse a text that is no regular expression."""
     try:
-        pattern = re.compile(text)
+        re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise HTTPException(422, f"text: the regular expression cannot be read: {error}") from None
-    return lambda line: pattern.search(line[:_LONGEST_SEARCHED]) is not None
 
 
 def _line(trial_id: int, line: Log) -> LogLine:
