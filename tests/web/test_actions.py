@@ -165,6 +165,8 @@ def test_a_changed_byte_of_a_checkpoint_is_found(site: Site, store: Store, tmp_p
         {"action": "pause", "ids": [1], "options": {"unknown": 1}},
         {"action": "pause", "ids": [1], "more": 1},
         {"action": "extend", "ids": [1], "options": {"max_trials": 0}},
+        {"action": "label", "ids": [1], "options": {"text": "a\0b"}},
+        {"action": "fork", "ids": [1], "options": {"config": ["name=\0"]}},
     ],
 )
 def test_requests_that_make_no_sense_are_refused(site: Site, store: Store, body: Any) -> None:

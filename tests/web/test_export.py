@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from determined.cli.main import main
+from determined.config.experiment import load_experiment
+from determined.experiment.creation.create import create_experiment
 from determined.store.store import Store
 from determined.web import pages
 from determined.web.export import canonical
@@ -50,6 +52,28 @@ def test_the_answers_of_the_given_requests_are_in_the_file(site: Site, store: St
     answers = answers_in(answer.text)
     assert answers.keys() == {"/api/trials?archived=1&metric=training%2Floss", f"/api/trials/{trials[0]}"}
     assert answers[f"/api/trials/{trials[0]}"] == site.get(f"/api/trials/{trials[0]}")
+
+
+@pytest.mark.parametrize("path", ["/api/experiments/1/code/archive", "/api/trials?metric=\u20ac"])
+def test_requests_whose_answers_a_page_cannot_show_are_named(
+    site: Site, store: Store, tmp_path: Path, path: str
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text("pass")
+    config = load_experiment({"entrypoint": "python3 train.py", "searcher": {"name": "single", "metric": "loss"}})
+    assert create_experiment(config, model, store).experiment_id == 1
+    body = {"address": "/runs", "requests": [path]}
+    assert path[:12] in site.post("/api/export", body, 409)["error"]
+
+
+@pytest.mark.parametrize("top", ["abc", "-5", "9" * 5000])
+def test_a_number_of_curves_that_is_none_counts_as_missing(site: Site, store: Store, top: str) -> None:
+    experiment, _ = filled(store)
+    address = f"/experiments/{experiment}"
+    answers = answers_in(site.ask("POST", "/api/export", site.bearer, json={"address": address}).text)
+    odd = site.ask("POST", "/api/export", site.bearer, json={"address": f"{address}?top={top}"}).text
+    assert answers_in(odd).keys() == answers.keys()
 
 
 def test_nothing_in_the_file_is_loaded_and_nothing_but_the_page_is_executed(site: Site, store: Store) -> None:

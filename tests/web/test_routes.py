@@ -191,6 +191,13 @@ def test_odd_hyperparameters_are_shown(site: Site, store: Store) -> None:
     assert site.get(f"/api/compare?trials={row['id']}")["trials"][0]["hparams"] == row["hparams"]
 
 
+def test_large_integers_keep_their_digits(site: Site, store: Store) -> None:
+    lease, _ = with_trials(store, 0)
+    store.experiments.commit(lease, Change(new_trials=(new_trial(0, hparams={"seed": 2**70 + 1, "small": 2**53}),)))
+    (row,) = site.get("/api/trials")["rows"]
+    assert row["hparams"] == {"seed": str(2**70 + 1), "small": 2**53}
+
+
 def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
     attempt = begin(store)
     lines = [f"line {number}" for number in range(30)] + ["y" * 1_000_000]

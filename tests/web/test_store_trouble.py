@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,39 @@ def test_postgresql_may_be_restarted(server: PostgresServer, static: Path) -> No
         all_answer(site, 200)
         with site.app.state.server.connections.reading() as store:
             assert_read_only(store)
+
+
+def test_no_request_fails_after_a_quick_restart_of_postgresql(server: PostgresServer, static: Path) -> None:
+    url = server.new_database()
+    add_run(url)
+    with Site(url, static) as site:
+        with ExitStack() as several_requests:
+            for _ in range(4):
+                several_requests.enter_context(site.app.state.server.connections.reading())
+        assert problem(site) is None
+        server.stop()
+        server.start()
+        all_answer(site, 200)
+
+
+def test_one_damaged_report_keeps_no_other_trial_from_its_statistics(place: str, static: Path) -> None:
+    store = open_store(place)
+    trials = []
+    for _ in range(30):
+        attempt = begin(store)
+        trials.append(attempt.trial_id)
+        store.write([metric(attempt, "training", 1, {"loss": 1.0})])
+    store.close()
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE metrics SET body = '{' WHERE trial_id = ?", [trials[5]])
+    database.close()
+    with Site(place, static) as site:
+        for _ in range(2):
+            answer = site.get("/api/trials?metric=training/loss")
+            site.app.state.server.statistics.wait()
+        missing = [row["id"] for row in answer["rows"] if row["metrics"].get("training/loss") is None]
+        assert missing == [trials[5]]
+        assert "damaged" in site.get(f"/api/curves?trials={trials[5]}&key=training/loss", 503)["error"]
 
 
 def assert_read_only(store: Store) -> None:

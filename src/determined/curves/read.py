@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from determined.config.metric_values import number
 from determined.curves.levels import Floats, Integers
+from determined.errors import StoreError
 from determined.store.report_texts import ReportTexts
 
 _orjson: Any
@@ -24,6 +25,10 @@ except ImportError:  # it comes with the extra `ui`
     _orjson = None
 
 Key = tuple[str, str]  # group and name of a metric
+
+
+class DamagedReports(StoreError):
+    """Reports of a trial cannot be decoded."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,10 @@ def _loads(bodies: str) -> list[dict[str, Any]]:
     if _orjson is not None:
         with contextlib.suppress(_orjson.JSONDecodeError):
             return cast("list[dict[str, Any]]", _orjson.loads(bodies))
-    return cast("list[dict[str, Any]]", json.loads(bodies))
+    try:
+        return cast("list[dict[str, Any]]", json.loads(bodies))
+    except ValueError as error:
+        raise DamagedReports(f"reports in the store are damaged: {error}") from error
 
 
 def _columns(pages: Sequence[_Page]) -> dict[str, Column]:

@@ -54,6 +54,7 @@ class Connections:
             raise
         except StoreError:
             store.close()
+            self.close()  # after a restart of PostgreSQL the idle connections are lost as well
             raise
         except BaseException:
             self._give_back(store, state)

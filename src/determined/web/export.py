@@ -41,11 +41,16 @@ def export_page(app: FastAPI, static: Path, address: str, requests: Sequence[str
             size += len(body)
             if size > _MOST_BYTES:
                 raise DeterminedError("the view is too large for one file: choose fewer trials or columns")
-            answers[key] = json.loads(body)
+            try:
+                answers[key] = json.loads(body)
+            except ValueError:
+                raise DeterminedError(f"{path[:100]} is a download, which a page cannot show") from None
         return answers[key]
 
     for path in requests:
         if path.startswith("/api/") and not path.startswith(("/api/changes", "/api/export")):
+            if not path.isascii():
+                raise DeterminedError(f"not an address: {path[:100]!r}")
             ask(path)
     if not requests:
         requests_of(address, ask)

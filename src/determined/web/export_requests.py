@@ -54,7 +54,7 @@ def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
     ask(f"/api/failures?experiment={number}")
     ask(f"/api/logs?{urlencode({'experiment': number, 'limit': 500})}")
     key = _metric(params.get("metric"), metrics["keys"], detail["row"]["metric"])
-    best = sorted(trials["rows"], key=_rank)[: int(params.get("top", _MOST_CURVES))]
+    best = sorted(trials["rows"], key=_rank)[: _count(params.get("top"))]
     _curves(key, sorted(row["id"] for row in best), params, ask)
 
 
@@ -114,6 +114,11 @@ def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None
     own = [key for key in numeric if searcher is not None and (key == searcher or key.endswith(f"/{searcher}"))]
     validation = [key for key in numeric if key.startswith("validation/")]
     return next(iter([*own, *validation, *numeric]), None)
+
+
+def _count(text: str | None) -> int:
+    """Return the number of curves that an address asks for; what is no number counts as missing."""
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else _MOST_CURVES
 
 
 def _rank(row: dict[str, Any]) -> tuple[float, int]:

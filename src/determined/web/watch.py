@@ -54,6 +54,7 @@ class Watch:
                 stamp = self._stamp()
             except StoreError as error:
                 self._close()
+                self._connections.close()  # so that the request that follows does not fail on a lost connection
                 problem, stamp, self._alive = str(error), None, 0
             known = (stamp, self._state, problem, self._alive)
             if known != self._known:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from determined.web.api.shapes import Id
 
@@ -30,20 +31,30 @@ ActionName = Literal[
 ]
 
 
+def _without_nul(text: str) -> str:
+    """Refuse a text that configurations and databases cannot hold: an experiment with it could not be forked."""
+    if "\0" in text:
+        raise PydanticCustomError("nul", "holds a character that is no text")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+
+
 class Options(BaseModel):
     """What an action needs to know besides the ids; each action uses some of these and ignores none that is set."""
 
     model_config = ConfigDict(extra="forbid")
 
-    text: str | None = Field(default=None, max_length=1_000_000)
+    text: Text | None = Field(default=None, max_length=1_000_000)
     """The label, name, description, notes, or the name of a model."""
     max_trials: int | None = Field(default=None, ge=1)
     """The new number of trials of a search, for "extend"."""
     slots: int | None = Field(default=None, ge=1)
     """The number of slots to use, for actions that queue the experiment."""
-    config: list[str] = Field(default=[], max_length=200)
+    config: list[Text] = Field(default=[], max_length=200)
     """Settings to change, each `KEY=VALUE`, for "continue" and "fork"."""
-    from_checkpoint: str | None = None
+    from_checkpoint: Text | None = None
     """For "fork": "best", "latest", or the id of a checkpoint."""
     create_model: bool = False
     """For "register": create the model if there is none of this name."""

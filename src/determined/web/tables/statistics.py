@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from determined.config.metric_values import number as metric_number
 from determined.curves.cache import CurveCache
+from determined.curves.read import DamagedReports
 from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
@@ -51,7 +52,10 @@ class Statistics:
         }
         pending = sorted(cached.pending, reverse=True)
         for trial_id in pending[:_COMPUTED_NOW]:
-            known = reader.summarize(trial_id)
+            try:
+                known = reader.summarize(trial_id)
+            except DamagedReports:  # its own page says so; the rows of the others are shown
+                known = {}
             found[trial_id] = {wanted[key]: summary(one) for key, one in known.items() if key in wanted}
         later = pending[_COMPUTED_NOW:]
         for trial_id in later:
@@ -113,6 +117,8 @@ class Statistics:
                     CurveReader(store, self._cache).summarize(trial_id)
             except StoreError as error:
                 logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
+            except Exception:  # the thread goes on: those of other trials would never be computed
+                logger.exception("the statistics of trial %d are missing", trial_id)
 
 
 def summary(statistics: MetricStatistics) -> Summary:

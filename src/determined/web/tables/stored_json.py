@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import orjson
 
 from determined.web.answers import representable
 
+_LONG_INTEGER = re.compile(r"\d{19}")  # it may have more than 64 bits: orjson would return a rounded float
+
 
 def loads(text: str) -> Any:
     """Parse stored JSON into data that every browser can represent."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:  # it contains NaN or infinities, which JSON does not have
-        return representable(json.loads(text))
+    if _LONG_INTEGER.search(text) is None:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:  # it contains NaN or infinities, which JSON does not have
+            pass
+    return representable(json.loads(text))
 
 
 def loads_exact(text: str) -> Any:
     """Parse stored JSON into Python's values."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return json.loads(text)
+    if _LONG_INTEGER.search(text) is None:
+        try:
+            return orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass
+    return json.loads(text)
