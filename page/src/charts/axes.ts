@@ -7,6 +7,8 @@ export interface Axis {
   name: string;
   title: string;
   kind: "number" | "names";
+  /** How many places an axis of names or of few integers has. */
+  steps: number | null;
   log: boolean;
   /** The place of a trial on the axis, from 0 to 1; null where it has no value that can be placed. */
   place: (row: TrialRow) => number | null;
@@ -15,6 +17,8 @@ export interface Axis {
 }
 
 export const METRIC_AXIS = "metric";
+/** So many integers get a place each, for example in a heat map. */
+const FEW = 16;
 
 function raw(row: TrialRow, name: string): unknown {
   return row.hparams[name];
@@ -35,7 +39,10 @@ export function hparamAxis(name: string, rows: readonly TrialRow[], searched: Se
   const low = Math.min(...numbers, toNumber(searched?.low ?? null) ?? Infinity);
   const high = Math.max(...numbers, toNumber(searched?.high ?? null) ?? -Infinity);
   const axis = numberAxis(name, name, (row) => numeric(raw(row, name)), low, high, log);
-  if (!log && numbers.every(Number.isInteger)) axis.ticks = axis.ticks.filter((tick) => Number.isInteger(Number(tick.text)));
+  if (!log && numbers.every(Number.isInteger)) {
+    axis.ticks = axis.ticks.filter((tick) => Number.isInteger(Number(tick.text)));
+    if (high > low && high - low < FEW) axis.steps = high - low + 1;
+  }
   return axis;
 }
 
@@ -48,7 +55,7 @@ function looksLog(numbers: readonly number[]): boolean {
 function numberAxis(name: string, title: string, value: (row: TrialRow) => number | null, low: number, high: number, log: boolean): Axis {
   const axis = scale(low, high, log);
   return {
-    name, title, kind: "number", log,
+    name, title, kind: "number", steps: null, log,
     place: (row) => {
       const one = value(row);
       return one === null ? null : axis.place(one);
@@ -62,7 +69,7 @@ function nameAxis(name: string, rows: readonly TrialRow[]): Axis {
   const text = (row: TrialRow): string => formatValue(raw(row, name));
   const { names, place } = categories(rows.map(text).sort());
   return {
-    name, title: name, kind: "names", log: false, text,
+    name, title: name, kind: "names", steps: Math.max(1, names.length), log: false, text,
     place: (row) => (raw(row, name) === undefined ? null : place(text(row))),
     ticks: names.slice(0, 30).map((one) => ({ place: place(one), text: one })),
   };

@@ -19,14 +19,14 @@ export interface HeatCell {
 }
 
 function bins(axis: Axis): number {
-  return axis.kind === "names" ? Math.max(1, axis.ticks.length) : BINS;
+  return axis.steps ?? BINS;
 }
 
 export function binOf(axis: Axis, row: TrialRow): number | null {
   const place = axis.place(row);
   if (place === null) return null;
   const count = bins(axis);
-  return axis.kind === "names" ? Math.round(place * (count - 1)) : Math.min(count - 1, Math.max(0, Math.floor(place * count)));
+  return axis.steps !== null ? Math.round(place * (count - 1)) : Math.min(count - 1, Math.max(0, Math.floor(place * count)));
 }
 
 /** The cells that have trials, with the best finite metric of each. */
@@ -72,7 +72,7 @@ export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[
     }
     context.fillStyle = cssColour("--ink-3");
     context.textBaseline = "middle";
-    const at = (axis: Axis, place: number): number => (axis.kind === "names" ? (place * (bins(axis) - 1) + 0.5) / bins(axis) : place);
+    const at = (axis: Axis, place: number): number => (axis.steps !== null ? (place * (bins(axis) - 1) + 0.5) / bins(axis) : place);
     context.textAlign = "right";
     for (const tick of y.ticks) context.fillText(shorten(tick.text, 12), PAD.left - 6, PAD.top + (1 - at(y, tick.place)) * (height - PAD.top - PAD.bottom));
     context.textAlign = "center";

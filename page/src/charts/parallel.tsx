@@ -4,7 +4,6 @@ import { formatCount, shorten } from "../format.ts";
 import type { TrialRow } from "../types.ts";
 import { brushText, METRIC_AXIS, type Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
-import { savePng } from "./files.ts";
 import { cssColour, heatColours } from "./palette.tsx";
 import { RowTable } from "./row_table.tsx";
 
@@ -135,14 +134,11 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
           onUp={finish} onLeave={() => setHover(null)} />
         {hover && !drag && <div class="tip" style={{ left: `${hover.point.x + 14}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>trial {hover.row.id}</strong><br />{axes.map((axis) => `${shorten(axis.title, 18)} ${shorten(axis.text(hover.row), 18)}`).join(", ")}</div>}
       </div>
-      <figcaption class="chart-foot">
+      <RowTable rows={rows} axes={axes} title="parallel coordinates" canvas={() => canvas.current}>
         <span>{only ? `${formatCount(only.size)} of ${formatCount(rows.length)} trials` : "Drag along an axis to filter the curves and the table."} Dashed: failed.</span>
         <BrushInputs axes={axes} brushes={brushes} onBrush={onBrush} />
-        <span class="grow" />
         {brushes.size > 0 && <button class="plain" onClick={() => onBrush("")}>Clear the brushes</button>}
-        <button class="plain" onClick={() => canvas.current && savePng(canvas.current, "parallel coordinates")}>PNG</button>
-      </figcaption>
-      <RowTable rows={rows} axes={axes} title="parallel coordinates" />
+      </RowTable>
     </figure>
   );
 }

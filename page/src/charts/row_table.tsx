@@ -1,9 +1,10 @@
 // The table behind a chart of trials, and its CSV file.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { TrialRow } from "../types.ts";
 import { Link } from "../ui/basics.tsx";
 import type { Axis } from "./axes.ts";
-import { fileName, saveText } from "./files.ts";
+import { fileName, savePng, saveText } from "./files.ts";
 
 const MOST = 500;
 
@@ -13,14 +14,23 @@ function toCsv(rows: readonly TrialRow[], axes: readonly Axis[]): string {
   return `${lines.map((line) => line.map(cell).join(",")).join("\n")}\n`;
 }
 
-export function RowTable({ rows, axes, title }: { rows: readonly TrialRow[]; axes: readonly Axis[]; title: string }) {
+/** The caption of a chart of trials: remarks, its files, and the table behind it. */
+export function RowTable({ rows, axes, title, canvas, children }: {
+  rows: readonly TrialRow[]; axes: readonly Axis[]; title: string; canvas: () => HTMLCanvasElement | null; children: ComponentChildren;
+}) {
   const [open, setOpen] = useState(false);
   return (
-    <div class="chart-table">
-      <span class="row">
-        <button class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>Table</button>
+    <figcaption class="chart-table">
+      <div class="chart-foot">
+        {children}
+        <span class="grow" />
+        <button class="plain" onClick={() => {
+          const drawn = canvas();
+          if (drawn) savePng(drawn, title);
+        }}>PNG</button>
         <button class="plain" onClick={() => saveText(toCsv(rows, axes), fileName(title, "csv"))}>CSV</button>
-      </span>
+        <button class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>Table</button>
+      </div>
       {open && (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={`Values of the ${title}`}>
           <table class="sheet">
@@ -30,6 +40,6 @@ export function RowTable({ rows, axes, title }: { rows: readonly TrialRow[]; axe
           {rows.length > MOST && <p class="quiet">The first {MOST} of {rows.length}; the CSV file has all.</p>}
         </div>
       )}
-    </div>
+    </figcaption>
   );
 }

@@ -5,7 +5,6 @@ import { shorten } from "../format.ts";
 import type { TrialRow } from "../types.ts";
 import type { Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
-import { savePng } from "./files.ts";
 import { colourIndex, cssColour, trialColours } from "./palette.tsx";
 import { RowTable } from "./row_table.tsx";
 
@@ -67,8 +66,7 @@ export function Scatter({ rows, x, y, height = 220 }: { rows: readonly TrialRow[
           onLeave={() => setHover(null)} onClick={() => hover && go(`/trials/${hover.row.id}`)} />
         {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>trial {hover.row.id}</strong><br />{shorten(x.text(hover.row), 40)}: {y.text(hover.row)}</div>}
       </div>
-      <figcaption class="chart-foot"><span>✕ failed or not finite</span><span class="grow" /><button class="plain" onClick={() => canvas.current && savePng(canvas.current, `${y.title} over ${x.title}`)}>PNG</button></figcaption>
-      <RowTable rows={rows} axes={[x, y]} title={`${y.title} over ${x.title}`} />
+      <RowTable rows={rows} axes={[x, y]} title={`${y.title} over ${x.title}`} canvas={() => canvas.current}><span>✕ failed or not finite</span></RowTable>
     </figure>
   );
 }

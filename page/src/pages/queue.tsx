@@ -14,7 +14,7 @@ export function QueuePage() {
         <>
           {data.notes.map((note) => <Notice key={note}><span class="wrap">{note}</span></Notice>)}
           <Panel flush title={data.slots === null ? "Experiments" : `Experiments that share ${data.slots} slots`} tools={<span class={`badge ${data.served ? "good" : ""}`}>{data.served ? "served" : "not served"}</span>}>
-            {data.rows.length === 0 ? <Empty title="The queue is empty"><p>Experiments wait here for free slots.</p><div class="row"><code>det queue add CONFIG.yaml DIRECTORY</code></div></Empty> : (
+            {data.rows.length === 0 ? <Empty title="The queue is empty"><p>Experiments wait here for free slots.</p><div class="row"><code>det experiment create CONFIG.yaml DIRECTORY --detach</code></div></Empty> : (
               <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
                 <thead><tr><th class="right">Position</th><th>Experiment</th><th>State</th><th>Progress</th><th class="right">Priority</th><th>Slots</th><th class="right">Most slots</th><th class="right">Trials at once</th><th>Added</th><th>Owner</th><th><span class="hidden-text">Actions</span></th></tr></thead>
                 <tbody>{data.rows.map((row) => (

@@ -1,7 +1,7 @@
 // Runs: one flat table of trials, or of experiments.
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
-import { BulkActions } from "../actions/actions.tsx";
+import { BulkActions, CopyMenu } from "../actions/actions.tsx";
 import { go, joinNumbers, setParams, splitList, useAddress } from "../address.ts";
 import { formatCount } from "../format.ts";
 import { useAnswer } from "../live.ts";
@@ -19,6 +19,8 @@ export function RunsPage() {
     <>
       <div class="head">
         <h1 class="grow">Runs</h1>
+        <CopyMenu commands={{ experiments: params.get("archived") === "1" ? "det experiment list --all" : "det experiment list" }}
+          python={{ experiments: "from determined.experimental import client\nclient.list_experiments()" }} />
         <Segments label="Rows" value={experiments ? "experiments" : "trials"} options={[["trials", "Trials"], ["experiments", "Experiments"]]}
           onChange={(view) => go(view === "experiments" ? "/runs?view=experiments" : "/runs")} />
       </div>

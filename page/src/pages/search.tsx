@@ -5,7 +5,7 @@ import { Rungs } from "../charts/rungs.tsx";
 import { formatNumber, formatTime, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
-import { Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
+import { Copy, Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
 
 const KINDS: Record<string, string> = { promoted: "good", completed: "good", continued: "run", stopped: "warn", paused: "warn", failed: "bad", copied: "run" };
 
@@ -42,13 +42,14 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                 <span class="number">{step} of {plural(total, "decision")}</span>
                 {step < total && <button onClick={() => setParams({ step: null })}>To the end</button>}
               </label>
-              <Facts items={[["Now", at?.time ? formatTime(at.time, true) : "–"], ["Created", count("created")], ["Promoted", count("promoted")], ["Stopped", count("stopped")], ["Failed", failed]]} />
+              <Facts items={[at?.time ? ["Now", formatTime(at.time, true)] : null, ["Created", count("created")], ["Promoted", count("promoted")], ["Stopped", count("stopped")], ["Failed", failed]]} />
               <Rungs decisions={seen} rungs={rungs} unit={data.time_metric} chosen={chosen} onPick={(trial) => setParams({ trial: trial === chosen ? null : String(trial) })} />
             </div>
           </Panel>
           <Panel flush title={chosen === null ? "Decisions, newest first" : `Decisions about trial ${chosen}`} tools={<>
             {chosen !== null && <button onClick={() => setParams({ trial: null })}>All trials</button>}
             {chosen !== null && <Link class="button" to={`/experiments/${id}?trial=${chosen}`}>Its curve</Link>}
+            <Copy text={`det experiment decisions ${id}`} label="Copy as det" />
             <button onClick={() => saveText(toCsv(data.decisions), fileName(`decisions-${id}`, "csv"))}>CSV</button>
           </>}>
             <ol class="decisions" tabIndex={0} aria-label="Decisions">
