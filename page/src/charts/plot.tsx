@@ -54,7 +54,7 @@ function options(props: PlotProps, width: number, onTip: (tip: Tip | null) => vo
   const lines = props.series.flatMap((one): uPlot.Series[] => {
     const dim = props.highlighted !== null && props.highlighted !== one.trial;
     const alpha = dim ? 0.15 : many ? 0.6 : 1;
-    const points = { show: one.curve.drawn <= 60 && props.series.length <= 60, size: 5, fill: stroke(one.trial), width: 0 };
+    const points = { show: one.curve.drawn <= (props.series.length <= 12 ? 60 : 1), size: 5, fill: stroke(one.trial), width: 0 };
     const main: uPlot.Series = { stroke: stroke(one.trial), width: props.highlighted === one.trial ? 2.5 : many ? 1 : 1.6, alpha, points, spanGaps: false };
     return smooth ? [{ ...main, width: 1, alpha: alpha * 0.28, points: { show: false } }, main] : [main];
   });

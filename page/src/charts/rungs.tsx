@@ -68,7 +68,7 @@ export function Rungs({ decisions, rungs, unit, chosen, onPick }: {
       const y = yOf(at);
       const end = lane.decisions.reduce((most, decision) => Math.max(most, decision.batches ?? 0), 0);
       context.fillStyle = cssColour(lane.trial === chosen ? "--ink" : "--ink-3");
-      if (row >= 11) context.fillText(`trial ${lane.number}`, PAD.left - 8, y);
+      if (row >= 11) context.fillText(`trial ${lane.trial}`, PAD.left - 8, y);
       context.strokeStyle = lane.trial === chosen ? cssColour("--accent") : cssColour("--line-strong");
       context.lineWidth = lane.trial === chosen ? 3 : 1.5;
       context.beginPath();
@@ -115,7 +115,7 @@ export function Rungs({ decisions, rungs, unit, chosen, onPick }: {
             const decision = find(point, width);
             if (decision?.trial != null) onPick(decision.trial);
           }} />
-        {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 46)}px` }}><strong>trial {hover.decision.number ?? hover.decision.trial}</strong><br />{hover.decision.text}</div>}
+        {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 46)}px` }}><strong>trial {hover.decision.trial}</strong><br />{hover.decision.text}</div>}
       </div>
       <figcaption class="chart-foot"><span>{unit} →</span><span>● promoted or completed</span><span>▮ stopped</span><span>✕ failed</span><span>The list below has the same in words.</span><span class="grow" /><button class="plain" onClick={() => canvas.current && savePng(canvas.current, "search")}>PNG</button></figcaption>
     </figure>

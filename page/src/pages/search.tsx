@@ -57,7 +57,7 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                 <li key={decision.sequence}>
                   <span class="quiet number">{decision.sequence}</span>
                   <span class={`badge ${KINDS[decision.action] ?? ""}`}>{decision.action}</span>
-                  {decision.trial !== null && <Link to={`/trials/${decision.trial}`}>trial {decision.number ?? decision.trial}</Link>}
+                  {decision.trial !== null && <Link to={`/trials/${decision.trial}`}>trial {decision.trial}</Link>}
                   <span class="grow wrap">{decision.text}</span>
                 </li>
               ))}

@@ -13,15 +13,19 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
   const input = useRef<HTMLInputElement>(null);
   const typed = useRef(value);
   useEffect(() => {
-    if (value === typed.current) return;
+    // Who types is ahead of the address: it must not take back what was typed meanwhile.
+    if (value === typed.current || document.activeElement === input.current) return;
     typed.current = value;
     setText(value);
   }, [value]);
 
-  const offer = (): void => {
+  /** What can follow in the text of the input, which is ahead of what was last drawn while somebody types quickly. */
+  const possible = (): Completion[] => {
     const element = input.current;
-    if (!element) return;
-    setOptions(complete(element.value, element.selectionStart ?? element.value.length, names));
+    return element ? complete(element.value, element.selectionStart ?? element.value.length, names) : [];
+  };
+  const offer = (): void => {
+    setOptions(possible());
     setAt(0);
   };
   const change = (next: string): void => {
@@ -30,7 +34,8 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
     onChange(next);
   };
   const take = (option: Completion): void => {
-    const next = text.slice(0, option.from) + option.insert + text.slice(option.to).replace(/^ /, "");
+    const present = input.current?.value ?? text;
+    const next = present.slice(0, option.from) + option.insert + present.slice(option.to).replace(/^ /, "");
     change(next);
     const place = option.from + option.insert.length;
     requestAnimationFrame(() => {
@@ -42,7 +47,10 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
     const open = options.length > 0;
     if (event.key === "ArrowDown" && open) setAt((at + 1) % options.length);
     else if (event.key === "ArrowUp" && open) setAt((at + options.length - 1) % options.length);
-    else if (event.key === "Tab" && open && !event.shiftKey) take(options[at]!);
+    else if (event.key === "Tab" && open && !event.shiftKey) {
+      const option = possible().find((one) => one.label === options[at]!.label) ?? possible()[0];
+      if (option) take(option);
+    }
     else if (event.key === "Enter") setOptions([]);
     else if (event.key === "Escape") {
       if (open) setOptions([]);

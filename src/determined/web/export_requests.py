@@ -111,7 +111,8 @@ def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None
     numeric = [key["key"] for key in keys if key["numeric"]]
     if wanted in numeric:
         return wanted
-    own = [key for key in numeric if searcher is not None and (key == searcher or key.endswith(f"/{searcher}"))]
+    exact = [key for key in numeric if searcher is not None and key in (searcher, f"validation/{searcher}")]
+    own = exact + [key for key in numeric if searcher is not None and key.endswith(f"/{searcher}")]
     validation = [key for key in numeric if key.startswith("validation/")]
     return next(iter([*own, *validation, *numeric]), None)
 

@@ -27,8 +27,8 @@ export function byMetric(rows: readonly TrialRow[]): TrialRow[] {
 export function chosenMetric(wanted: string | null, keys: readonly { key: string; numeric: boolean }[], searcher: string | null): string {
   const numeric = keys.filter((one) => one.numeric).map((one) => one.key);
   if (wanted && numeric.includes(wanted)) return wanted;
-  const own = numeric.find((key) => key === searcher || key === `validation/${searcher}` || key.endsWith(`/${searcher}`));
-  return own ?? numeric.find((key) => key.startsWith("validation/")) ?? numeric[0] ?? "";
+  const own = [searcher, `validation/${searcher}`].find((key) => key !== null && numeric.includes(key));
+  return own ?? numeric.find((key) => key.endsWith(`/${searcher}`)) ?? numeric.find((key) => key.startsWith("validation/")) ?? numeric[0] ?? "";
 }
 
 export function trialName(row: TrialRow | undefined, id: number): string {
