@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,8 +112,9 @@ def test_a_deleted_store_is_noticed_and_so_is_its_successor(site: Site, place: s
     assert len(site.get("/api/trials")["rows"]) == 2
 
 
+@pytest.mark.parametrize("replace", [shutil.move, shutil.copyfile])
 def test_a_replaced_store_is_noticed_although_its_trials_have_the_same_ids(
-    site: Site, place: str, tmp_path: Path
+    site: Site, place: str, tmp_path: Path, replace: Callable[[str, str], Any]
 ) -> None:
     def write(path: str, value: float) -> None:
         store = open_store(path)
@@ -128,7 +130,7 @@ def test_a_replaced_store_is_noticed_although_its_trials_have_the_same_ids(
     write(other, 2.0)
     for ending in ("-wal", "-shm"):
         Path(place + ending).unlink(missing_ok=True)
-    shutil.move(other, place)
+    replace(other, place)
     assert site.get(f"/api/changes?seen={before}")["changed"]
     assert site.get(path)["curves"][0]["low"] == [2.0, 2.0]
     assert site.get("/api/trials?metric=training/loss")["rows"][0]["metrics"]["training/loss"]["max"] == 2.0

@@ -80,10 +80,13 @@ class Connections:
             status = os.stat(self.place)
         except OSError:
             return None
+        # Size and time, because `cp` writes another store into the same file, which open connections do not notice.
+        # Changes go to the log: they reach the file itself, and cost a new connection, only every few megabytes.
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if not is_unwritable(Path(self.place)):
-            return (status.st_dev, status.st_ino)
+            return state
         # Such a store is read from a copy, or without locks, so a change is seen only after it is opened again.
-        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, *_log_state(self.place))
+        return (*state, *_log_state(self.place))
 
     def open_database(self) -> Database:
         """Open a connection for reading. Tables of an older version are migrated first, as by every command."""
