@@ -333,3 +333,30 @@ def test_metrics_may_have_any_name(site: Site, store: Store, metric_name: str) -
     assert (key["group"], key["name"]) == ("training", metric_name)
     answer = site.ask("GET", "/api/trials", site.bearer, params={"metric": key["key"]})
     assert answer.status_code == 200
+
+
+def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
+    _, trials = with_trials(store, 10_000)
+    rows = site.get("/api/trials?metric=validation/error")["rows"]
+    assert [row["id"] for row in rows] == sorted(trials, reverse=True)
+    site.app.state.server.statistics.wait()
+    assert site.get("/api/trials?metric=validation/error")["pending_summaries"] == 0
+    (experiment,) = site.get("/api/experiments")["rows"]
+    assert experiment["trials"] == 10_000
+
+
+def test_curves_keep_spikes_and_mark_what_is_not_finite(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    values = dict.fromkeys(range(1, 5001), 1.0) | {1234: 1e6, 2000: math.nan, 3000: math.inf}
+    store.write([metric(attempt, "training", step, {"loss": value}) for step, value in values.items()])
+    found = site.get(f"/api/curves?trials={attempt.trial_id},999&key=training/loss&points=100")
+    curve, nothing = found["curves"]
+    assert (curve["points"], nothing["points"]) == (5000, 0)
+    assert len(curve["low"]) == len(curve["high"]) == len(found["x"]) <= 100
+    assert max(value for value in curve["high"] if value is not None) == 1e6
+    assert [mark["kind"] for mark in curve["marks"]] == ["NaN", "Infinity"]
+    near = site.get(f"/api/curves?trials={attempt.trial_id}&key=training/loss&from=1230&to=1240")
+    assert (near["from"], near["to"], near["x"]) == (1230, 1240, list(range(1230, 1241)))
+    assert near["curves"][0]["low"][4] == 1e6
+    profile = site.get(f"/api/trials/{attempt.trial_id}/profile?key=gpu/load")
+    assert profile["curves"][0]["points"] == 0

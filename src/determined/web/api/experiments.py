@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -71,12 +73,12 @@ def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
     with reading(request) as store:
         found = store.experiments.get(experiment_id)
         (row,) = experiment_rows(store.overview, experiment_id=experiment_id)
-    config = mask_secrets(found.config)
+    config, config_text = _shown_config(json.dumps(found.config))
     return {
         "version": seen,
         "row": row,
         "config": config,
-        "config_text": dump_yaml(config),
+        "config_text": config_text,
         "original": _masked_text(found.original),
         "seed": found.seed,
         "notes": found.notes,
@@ -87,6 +89,15 @@ def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
     }
 
 
+# Kept, because writing and parsing YAML takes longer than the rest of the answer, which a page asks for every second.
+@functools.lru_cache(maxsize=64)
+def _shown_config(config: str) -> tuple[Plain, str]:
+    """Return a configuration, given as JSON, with its secrets masked: as data and as YAML."""
+    masked = mask_secrets(json.loads(config))
+    return masked, dump_yaml(masked)
+
+
+@functools.lru_cache(maxsize=64)
 def _masked_text(original: str) -> str:
     """Return a configuration as it was written. Its secrets were masked when it was stored; this is a second look."""
     try:

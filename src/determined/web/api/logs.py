@@ -62,7 +62,7 @@ def logs(
     stream: str | None = None,
     text: Annotated[str | None, Query(max_length=1000)] = None,
     regex: bool = False,
-    around_time: float | None = None,
+    around_time: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
 ) -> LogLines:
     """Return lines after or before an id, around a time, or the newest ones."""
