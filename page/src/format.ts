@@ -82,6 +82,11 @@ export function formatPercent(share: number | null | undefined): string {
   return share >= 0.9995 ? "100 %" : `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
 }
 
+/** A message as a sentence: those of the server begin in lower case, because `det` puts words before them. */
+export function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function firstLine(text: string | null | undefined): string {
   return (text ?? "").split("\n", 1)[0] ?? "";
 }

@@ -92,6 +92,7 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
     { path: null, data: null, error: null });
   const asking = useRef(false);
   const shown = useRef<string | null>(null);
+  const failed = useRef(false);
   const newest = useRef("");
   const place = (path ?? "").split("?")[0];
 
@@ -109,11 +110,13 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
     get<T>(path, stop.signal).then((data) => {
       if (stop.signal.aborted) return;
       setAnswer({ path, data, error: null });
+      failed.current = false;
       done((data as { version?: string } | null)?.version ?? null);
     }, (error: unknown) => {
       if (stop.signal.aborted) return;
       const known = error instanceof ApiError ? error : new ApiError(0, String(error), null);
       setAnswer((old) => ({ path, data: old.path?.split("?")[0] === place ? old.data : null, error: known }));
+      failed.current = true;
       done(null);
     });
     return () => stop.abort();
@@ -123,7 +126,7 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
     const first = newest.current === "";
     newest.current = live.version;
     if (!follow || asking.current || live.version === "" || live.version === shown.current) return;
-    if (!first || shown.current !== null) setRound((count) => count + 1);
+    if (!first || shown.current !== null || failed.current) setRound((count) => count + 1);
   }, [live.version]);
 
   const fits = answer.path !== null && path !== null && answer.path.split("?")[0] === place;

@@ -3,7 +3,7 @@ import { Fragment, type ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { go } from "../address.ts";
 import type { ApiError } from "../api.ts";
-import { formatPercent, toNumber, type Num } from "../format.ts";
+import { formatPercent, sentence, toNumber, type Num } from "../format.ts";
 import type { Answer } from "../live.ts";
 
 const KINDS: Record<string, string> = {
@@ -69,7 +69,7 @@ export function Notice({ kind = "", title, children, role }: {
 export function ErrorNotice({ error, again }: { error: ApiError; again?: () => void }) {
   return (
     <div class="notice bad" role="alert">
-      <div class="grow"><strong class="wrap">{error.message}</strong>{error.hint && <span class="wrap">{error.hint}</span>}</div>
+      <div class="grow"><strong class="wrap">{sentence(error.message)}</strong>{error.hint && <span class="wrap">{sentence(error.hint)}</span>}</div>
       {again && <button onClick={again}>Try again</button>}
     </div>
   );

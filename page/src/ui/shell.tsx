@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { currentAddress } from "../address.ts";
 import { asked, exported, postForFile } from "../api.ts";
 import { saveBlob } from "../charts/files.ts";
-import { formatTime } from "../format.ts";
+import { formatTime, sentence } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link, Notice } from "./basics.tsx";
 import { KeysDialog, useKeys } from "./keys.tsx";
@@ -82,7 +82,7 @@ export function Shell({ path, children }: { path: string; children: ComponentChi
       </header>
       <main id="main" tabIndex={-1}>
         {live.problem && <Notice kind="bad" role="alert" title={live.problem}>What is shown is what was last read.</Notice>}
-        {live.store?.problem && <Notice kind="bad" role="alert" title="The store has a problem."><span class="wrap">{live.store.problem}</span></Notice>}
+        {live.store?.problem && <Notice kind="bad" role="alert" title="The store has a problem."><span class="wrap">{sentence(live.store.problem)}</span></Notice>}
         <Boundary about={path}>{children}</Boundary>
       </main>
       <Toasts />
