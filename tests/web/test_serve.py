@@ -106,6 +106,15 @@ def test_two_servers_of_a_host_do_not_share_sessions(static: Path) -> None:
         assert len(set(names)) == 2
 
 
+def test_servers_on_the_same_port_of_other_addresses_have_files_of_their_own(static: Path) -> None:
+    with running_server(static) as first:
+        port = httpx.URL(first.url).port
+        with running_server(static, host="127.0.0.2", port=port) as second:
+            assert first.token != second.token
+            assert second.get("/api/changes")
+        assert first.get("/api/changes")
+
+
 def test_a_port_in_use_is_named(static: Path) -> None:
     with bound_socket("127.0.0.1", None) as taken:
         port = taken.getsockname()[1]

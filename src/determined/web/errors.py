@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -19,8 +17,6 @@ from determined.errors import (
     StoreVersionError,
 )
 from determined.web.answers import encoded
-
-logger = logging.getLogger("determined.web")
 
 
 def problem(status: int, error: str, hint: str | None = None) -> Response:

@@ -76,9 +76,11 @@ def _serve(
         sessions = Sessions()
         app = Guard(create_app(static=static), sessions, number, allowed_hosts(host, allow_hosts))
         url = f"http://{_address(host)}:{number}/"
-        with private_file(f"token-{number}", sessions.token + "\n") as token_file:
+        # Machines may share the directory, and addresses of one machine may have servers on the same port.
+        where = f"{socket.gethostname()}-{host.replace(':', '.')}-{number}"
+        with private_file(f"token-{where}", sessions.token + "\n") as token_file:
             page = _login_page(f"{url}#{sessions.new_code()}")
-            with private_file(f"login-{number}.html", page) as login_file:
+            with private_file(f"login-{where}.html", page) as login_file:
                 timer = threading.Timer(CODE_SECONDS, lambda: login_file.unlink(missing_ok=True))
                 timer.daemon = True
                 timer.start()

@@ -42,7 +42,7 @@ Text = Annotated[str, AfterValidator(_without_nul)]
 
 
 class Options(BaseModel):
-    """What an action needs to know besides the ids; each action uses some of these and ignores none that is set."""
+    """What an action needs to know besides the ids; each action uses some of these and ignores the others."""
 
     model_config = ConfigDict(extra="forbid")
 
