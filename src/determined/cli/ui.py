@@ -14,6 +14,7 @@ from determined.cli.display.output import Form, print_json, print_json_line, wit
 from determined.cli.display.safe_text import visible
 from determined.cli.file_operations import refuse_existing
 from determined.cli.groups import LazyGroup
+from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
     from determined.web.serve import Started
@@ -54,7 +55,7 @@ def start(port: int | None, host: str, allow_hosts: tuple[str, ...], no_browser:
     a token, and runs until Ctrl-C; experiments go on without it.
 
     \b
-    Example: det ui --no-browser --port 8642
+    Example: det ui start --no-browser --port 8642
     """
     _require_packages()
     from determined.web.serve import serve
@@ -95,7 +96,8 @@ def export(address: str, output: Path, form: Form) -> None:
     from determined.web.pages import STATIC
 
     refuse_existing(output)
-    app = create_app()
+    with opened_store():  # a store that cannot be read fails the command, instead of being the content of the file
+        app = create_app()
     try:
         content = export_page(app, STATIC, address if address.startswith("/") else f"/{address}")
     finally:
