@@ -82,6 +82,14 @@ def test_experiments_are_listed_with_their_trials(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_the_server_of_the_page_is_asked_for_what_its_pages_show(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "ui")
+    assert len(kept["rows"]) == 6
+    assert all(row["us"] for row in kept["rows"][:-1])
+    assert kept["rows"][-1]["note"].endswith("MB resident")
+
+
+@pytest.mark.thorough
 def test_a_warm_start_stands_beside_a_fresh_one(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "start")
     warm, fresh, warm_cpu, fresh_cpu = kept["rows"]
