@@ -360,3 +360,14 @@ def test_curves_keep_spikes_and_mark_what_is_not_finite(site: Site, store: Store
     assert near["curves"][0]["low"][4] == 1e6
     profile = site.get(f"/api/trials/{attempt.trial_id}/profile?key=gpu/load")
     assert profile["curves"][0]["points"] == 0
+
+
+def test_a_repeated_question_is_answered_anew_after_every_change(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    path = f"/api/curves?trials={attempt.trial_id}&key=training/loss"
+    for step in (1, 2, 3):
+        store.write([metric(attempt, "training", step, {"loss": float(step)})])
+        for _ in range(2):
+            assert site.get(path)["curves"][0]["low"] == [float(one) for one in range(1, step + 1)]
+    store.write([metric(attempt, "training", 3, {"loss": 3.0, "other": 1.0})])
+    assert site.get(f"{path}&points=2")["curves"][0]["points"] == 3

@@ -245,3 +245,24 @@ def assert_read_only(store: Store) -> None:
 
     with pytest.raises(StoreError, match="read-only transaction"):
         store.upkeep.describe(1, name="x")
+
+
+def test_changes_in_postgresql_are_noticed_when_they_are_visible(server: PostgresServer, static: Path) -> None:
+    url = server.new_database()
+    add_run(url)
+    with Site(url, static) as site:
+        first = site.get("/api/changes")["version"]
+        site.get("/api/trials")
+        assert not site.get(f"/api/changes?seen={first}")["changed"]
+        store = open_store(url)
+        try:
+            with store._database.transaction():
+                store._database.execute("UPDATE experiments SET name = 'x'")
+                during = site.get("/api/changes")["version"]
+                assert site.get("/api/experiments")["rows"][0]["name"] != "x"
+            after = site.get(f"/api/changes?seen={during}")
+        finally:
+            store.close()
+        assert after["changed"]
+        assert site.get("/api/experiments")["rows"][0]["name"] == "x"
+        assert not site.get(f"/api/changes?seen={after['version']}")["changed"]

@@ -37,6 +37,7 @@ _HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
+_HEADER_PAIRS = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
 class Refused(Exception):
@@ -274,7 +275,7 @@ def _with_headers(send: Send) -> Send:
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             present = {name.lower() for name, _ in message.get("headers", ())}
-            more = [(name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in present]
+            more = [pair for pair in _HEADER_PAIRS if pair[0] not in present]
             message["headers"] = [*message.get("headers", ()), *more]
         await send(message)
 

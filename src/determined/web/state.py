@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
 from determined.store.store import Store
 from determined.web.connections import Connections
+from determined.web.recent import RecentAnswers
 from determined.web.watch import Watch
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class ServerState:
         self.connections = Connections(place)
         self.watch = Watch(self.connections)
         self._lock = threading.RLock()
+        self.recent_curves: RecentAnswers[Any] = RecentAnswers()
         self._cache: CurveCache | None = None
         self._statistics: Statistics | None = None
 

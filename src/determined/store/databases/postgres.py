@@ -91,8 +91,9 @@ class PostgresDatabase:
             cursor.executemany(f"INSERT INTO {into} VALUES ({marks}) ON CONFLICT {on_conflict}", listed)
 
     def change_stamp(self) -> object:
-        # Every commit advances the server's log. So do changes of other databases, for which nothing has changed here.
-        ((stamp,),) = self.execute("SELECT pg_current_wal_insert_lsn()")
+        # Which transactions are visible: it differs as soon as the rows of another one can be read, and not before, as
+        # the position of the server's log would. Other databases of the server change it as well.
+        ((stamp,),) = self.execute("SELECT CAST(txid_current_snapshot() AS TEXT)")
         return stamp
 
     def tables(self) -> set[str]:

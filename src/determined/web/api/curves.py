@@ -101,19 +101,24 @@ def curves(
     With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt replaced.
     """
     seen = version(request)
-    wanted = numbers(trials, _MOST_TRIALS)
     state = state_of(request)
+    known: Curves | None = state.recent_curves.find(seen, request.url.query)
+    if known is not None:
+        return known
+    wanted = numbers(trials, _MOST_TRIALS)
     with reading(request) as store:
         states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
         drawing = _reader(store, state).drawing(
             wanted, metric_keys.split(key), axis, low=low, high=high, most=points, archived=archived
         )
-        started = {found.trial_id: found.started for found in store.reports.versions(wanted)}
+        started = {one.trial_id: one.started for one in store.reports.versions(wanted)}
     rows = [
         _curve(number, curve, states.get(number), started.get(number))
         for number, curve in zip(wanted, drawing.curves, strict=True)
     ]
-    return _answer(seen, axis, low, high, drawing, rows, state.cache.trouble)
+    found = _answer(seen, axis, low, high, drawing, rows, state.cache.trouble)
+    state.recent_curves.keep(seen, request.url.query, found, len(drawing.x) * (2 * len(rows) + 1))
+    return found
 
 
 @router.get("/api/trials/{trial_id}/profile")
