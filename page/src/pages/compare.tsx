@@ -43,7 +43,7 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
   const { params } = useAddress();
   const view = useCurveView();
   const metrics = useAnswer<MetricKeys>("/api/metrics");
-  const own = useAnswer<MetricKeys>(ids.length === 1 ? `/api/metrics?trial=${ids[0]}` : `/api/metrics?experiment=${data.trials[0]?.experiment ?? 0}`);
+  const own = useAnswer<MetricKeys>(`/api/metrics?trial=${data.trials[0]?.id ?? ids[0]}`);
   const keys = useMemo(() => [...new Map([...(own.data?.keys ?? []), ...(metrics.data?.keys ?? [])].map((one) => [one.key, one])).values()], [own.data, metrics.data]);
   const metric = chosenMetric(params.get("metric"), keys, data.trials[0]?.metric ?? null);
   const onlyDifferent = params.get("all") !== "1";

@@ -77,8 +77,7 @@ def _compare(params: dict[str, str], ask: Ask) -> None:
         return
     rows = compared["trials"]
     everywhere = ask("/api/metrics")
-    one = len(rows) == 1
-    own = ask(f"/api/metrics?trial={rows[0]['id']}" if one else f"/api/metrics?experiment={rows[0]['experiment']}")
+    own = ask(f"/api/metrics?trial={rows[0]['id']}")
     keys = [*(own or {"keys": []})["keys"], *(everywhere or {"keys": []})["keys"]]
     _curves(_metric(params.get("metric"), keys, rows[0]["metric"]), [row["id"] for row in rows], params, ask)
 

@@ -26,7 +26,7 @@ export function byMetric(rows: readonly TrialRow[]): TrialRow[] {
 
 export function chosenMetric(wanted: string | null, keys: readonly { key: string; numeric: boolean }[], searcher: string | null): string {
   const numeric = keys.filter((one) => one.numeric).map((one) => one.key);
-  if (wanted && numeric.includes(wanted)) return wanted;
+  if (wanted && (numeric.includes(wanted) || numeric.length === 0)) return wanted;
   const own = [searcher, `validation/${searcher}`].find((key) => key !== null && numeric.includes(key));
   return own ?? numeric.find((key) => key.endsWith(`/${searcher}`)) ?? numeric.find((key) => key.startsWith("validation/")) ?? numeric[0] ?? "";
 }
