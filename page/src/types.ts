@@ -367,7 +367,7 @@ export interface ModelVersionRow {
 
 export type Number = number | "NaN" | "Infinity" | "-Infinity" | null;
 
-/** What an action needs to know besides the ids; each action uses some of these and ignores none that is set. */
+/** What an action needs to know besides the ids; each action uses some of these and ignores the others. */
 export interface Options {
   text?: string | null;
   max_trials?: number | null;

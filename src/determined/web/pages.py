@@ -27,7 +27,7 @@ def is_built(static: Path = STATIC) -> bool:
 
 
 def add_pages(app: FastAPI, static: Path) -> None:
-    """Answer requests for the page and its files. They are the same for everybody, and contain no data."""
+    """Answer requests for the page and its files. They are the same for every user, and contain no data."""
 
     @app.get("/static/{name}", include_in_schema=False)
     @app.head("/static/{name}", include_in_schema=False)

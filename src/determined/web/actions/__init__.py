@@ -1,1 +1,1 @@
-"""What the page changes: requests, what is possible now, and what carries them out."""
+"""Actions of the page: their requests, which of them are possible, and the functions that carry them out."""

@@ -1,4 +1,4 @@
-"""What a user can do with an experiment or a trial now, why not the rest, and the same as commands and Python."""
+"""The actions that an experiment or a trial allows now, the reasons against the others, and equivalent commands and code."""
 
 from __future__ import annotations
 

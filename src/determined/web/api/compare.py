@@ -79,7 +79,7 @@ def compare(request: Request, trials: str) -> Comparison:
 
 
 def _settings(store: Store, experiment_id: int) -> dict[str, Any]:
-    """Return the configuration of an experiment, flat, without what is compared by itself."""
+    """Return the configuration of an experiment, flat, without the fields that are compared separately."""
     config = mask_secrets(store.experiments.get(experiment_id).config)
     return flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION})
 

@@ -79,7 +79,7 @@ def queue(request: Request) -> QueueRows:
 
 
 def _notes(store: Store, status: Status | None, host: str, user: str, *, waiting: bool) -> list[str]:
-    """Return remarks about the queue: that nobody serves it, and what waits elsewhere."""
+    """Return remarks about the queue: whether a daemon serves it, and the lengths of other queues."""
     notes = []
     if waiting and status is None:
         notes.append("No daemon serves the queue; resume with: det queue resume")
