@@ -1,4 +1,4 @@
-"""The actions that an experiment or a trial allows now, the reasons against others, and equivalent commands and code."""
+"""The actions that an experiment or a trial allows now, the reasons against others, and equal commands and code."""
 
 from __future__ import annotations
 
