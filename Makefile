@@ -13,7 +13,7 @@ SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test tests page test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
+.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +42,11 @@ page: $(STAMP)
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
 tests: $(STAMP)
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages tests
+
+# The web page in Chromium. Each worker starts a browser and a server, so two at a time are enough for two cores.
+browser: page
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/web/pages
 
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy, which
 # needs a newer pathspec than the library.
