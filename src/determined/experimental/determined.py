@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.experimental")
 
-_ALL_ROWS = 2**31 - 1  # as a limit of a query
 _STORE_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
@@ -150,7 +149,7 @@ class Determined:
         if project_id is not None:
             logger.warning("project_id has no effect: there are no projects")
         # Filtered in Python: the criteria are those of the SDK, not of the database.
-        rows = self._session.read(lambda store: store.experiments.list(limit=_ALL_ROWS, archived=archived))
+        rows = self._session.read(lambda store: store.experiments.list(limit=None, archived=archived))
         found = lists.matching_experiments(rows, experiment_ids, labels, users, states, name)
         ordered = lists.ordered_experiments(found, sort_by or ExperimentSortBy.ID, order_by or OrderBy.ASC)
         return ShownList(Experiment(self._session, row) for row in ordered)

@@ -87,7 +87,7 @@ def seconds_of(name: str, value: Time | None) -> float | None:
         return value
     if isinstance(value, str):
         try:
-            value = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            value = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(f"{name} must be a time like 2026-01-31T12:00:00Z, got {value!r}") from None
     if not isinstance(value, datetime):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 ListOfExperiments = list[Experiment]
 ListOfIds = list[int]
 
+# SQLite wants a LIMIT before an OFFSET, and PostgreSQL does not know -1 for "all".
+_ALL_ROWS = 2**31 - 1
+
 
 class Experiments:
     """The experiments of a store.
@@ -258,18 +261,23 @@ class Experiments:
     def list(
         self,
         *,
-        limit: int = 200,
+        limit: int | None = 200,
         offset: int = 0,
         archived: bool = False,
         only: ExperimentFilter = ALL_EXPERIMENTS,
     ) -> ListOfExperiments:
-        """Return experiments, standalone runs included, the newest first; `archived` adds archived ones."""
+        """Return experiments, standalone runs included, the newest first; `archived` adds archived ones.
+
+        Without a `limit`, all of them.
+        """
         conditions, values = conditions_of(self._database, only)
         if not archived:
             conditions.append("e.archived = 0")
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return rows.read_experiments(
-            self._database, f"{where} ORDER BY e.id DESC LIMIT ? OFFSET ?", [*values, limit, offset]
+            self._database,
+            f"{where} ORDER BY e.id DESC LIMIT ? OFFSET ?",
+            [*values, _ALL_ROWS if limit is None else limit, offset],
         )
 
     def _insert(self, new: NewExperiment) -> None:

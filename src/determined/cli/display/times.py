@@ -16,9 +16,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _UTC = "determined.cli.utc"
 
-# Not supported by Python 3.10's parser: an offset without a colon, as tables show it, and fractions of any length.
-_OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")
-_FRACTION = re.compile(r"\.(\d+)")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DAYS_COUNTED = 14  # older times are shown as a date
@@ -79,10 +76,8 @@ def parse_since(option: str, value: str) -> float:
 
 def _parse(value: str) -> float | None:
     """Parse a time; None if it is invalid."""
-    written = _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value.strip()).replace("Z", "+00:00")
-    written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", written)
     try:
-        parsed = datetime.fromisoformat(written)
+        parsed = datetime.fromisoformat(value.strip())
         # A time without a zone is meant as it is displayed.
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=shown_zone())).timestamp()
     except (ValueError, OverflowError):

@@ -21,8 +21,6 @@ from determined.store.process import is_abandoned
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, ExperimentFilter
 
-_ALL_ROWS = 2**31  # as a limit of a query
-
 
 @click.command("list", cls=Command, action="list the experiments")
 @click.option("-a", "--all", "archived", is_flag=True, help="Also show archived experiments.")
@@ -41,7 +39,7 @@ def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, for
     Example: det experiment list --state error,paused --since 2d
     """
     with opened_store() as store:
-        rows = store.experiments.list(limit=page.limit or _ALL_ROWS, offset=page.offset, archived=archived, only=only)
+        rows = store.experiments.list(limit=page.limit, offset=page.offset, archived=archived, only=only)
         hints = []
         if form == "table" and sys.stdout.isatty() and any(map(is_abandoned, rows)):
             from determined.queue.liveness import resume_hints  # most lists do not need it

@@ -32,7 +32,6 @@ from determined.plural import counted
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
 
-_ALL_ROWS = 2**31  # as a limit of a query
 _YES, _ALL = "determined.cli.yes", "determined.cli.all"
 
 Archived = Literal["never", "only", "on request"]
@@ -91,7 +90,7 @@ class _CommandForEachId(click.Command):
     def _chosen(self, filters: dict[str, Any], *, everything: bool) -> list[Experiment]:
         """Return the experiments in these states and with these labels, oldest first; raise if there are none."""
         with opened_store() as store:
-            found = store.experiments.list(limit=_ALL_ROWS, archived=True, only=filter_of(**filters))
+            found = store.experiments.list(limit=None, archived=True, only=filter_of(**filters))
         rows = [row for row in found if everything or row.archived == (self.archived == "only")]
         skipped = len(found) - len(rows) if self.archived == "on request" else 0
         note = f"{counted(skipped, 'archived experiment matches', 'archived experiments match')}: --all includes them"

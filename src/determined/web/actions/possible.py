@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import Experiment, Trial
-from determined.store.process import is_running, on_this_machine
+from determined.store.process import has_runner
 from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
 from determined.web.api.shapes import ActionState
@@ -129,8 +129,5 @@ def _elsewhere(experiment: Experiment) -> str | None:
 
 
 def _has_runner(experiment: Experiment) -> bool:
-    """Return whether a process runs the experiment; one on another machine is assumed to."""
-    if experiment.holder is None or experiment.state not in (*EXPERIMENT_RUNNING, "PAUSED"):
-        return False
-    process = experiment.holder.process
-    return is_running(process) or not on_this_machine(process)
+    """Return whether a process runs the experiment. The lease of one that has ended may not be released yet."""
+    return experiment.state in (*EXPERIMENT_RUNNING, "PAUSED") and has_runner(experiment)
