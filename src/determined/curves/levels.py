@@ -55,7 +55,7 @@ ARRAYS = ("buckets", "low", "high", "counts", "nans", "positive_infinities", "ne
 
 
 def fitting_exponent(low: float, high: float, buckets: int) -> int:
-    """Return the smallest exponent with which at most so many buckets cover the range from `low` to `high`."""
+    """Return the smallest exponent with which at most this number of buckets cover the range from `low` to `high`."""
     for exponent in range(_first_guess(high - low, buckets), _WIDEST):
         width = math.ldexp(1.0, exponent)
         if math.floor(high / width) - math.floor(low / width) < buckets:

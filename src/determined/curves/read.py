@@ -33,7 +33,7 @@ class DamagedReports(StoreError):
 
 @dataclass(frozen=True)
 class Column:
-    """What was reported for one metric, by step; of several ranks, the values of the lowest."""
+    """The reported values of one metric by step; of several ranks, the values of the lowest."""
 
     steps: Integers
     times: Floats

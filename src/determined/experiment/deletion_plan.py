@@ -1,4 +1,4 @@
-"""What the deletion of an experiment or of checkpoints would delete, for a question to the user."""
+"""The files and rows that a deletion would remove, with their sizes, for a question to the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DeletedPart(NamedTuple):
 
 @dataclass(frozen=True)
 class DeletionPlan:
-    """What would be deleted. `refused` says why nothing would; it is empty if the deletion is possible."""
+    """The parts that a deletion would remove. `refused` says why nothing can be deleted; it is empty otherwise."""
 
     question: str
     parts: tuple[DeletedPart, ...]

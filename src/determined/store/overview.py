@@ -114,7 +114,7 @@ class RequestRow(NamedTuple):
 
 
 class CheckpointUses(NamedTuple):
-    """Who needs checkpoints, by checkpoint id: trials that started from them or read them, and versions of models."""
+    """The users of checkpoints by id: trials that started from them or read them, and versions of models."""
 
     users: dict[str, list[str]]
     registered: dict[str, list[str]]

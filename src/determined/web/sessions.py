@@ -16,7 +16,7 @@ _LONGEST_DELAY = 2.0
 
 @dataclass
 class Sessions:
-    """Who may use the server.
+    """The token, the login codes and the sessions that the server accepts.
 
     A browser has two ids: one in a cookie, which scripts cannot read, and one in the page's own storage. Cookies are
     shared between all ports of a host, so another user's server there could receive the first one, but never both.

@@ -1,4 +1,4 @@
-"""What all routes of one server share, and how they reach the store."""
+"""The state that all routes of one server share, and their access to the store."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from determined.store.store import Store
 
 @dataclass(frozen=True)
 class Fork:
-    """What `create_experiment` needs for a fork. `note` is a remark for the user, or None."""
+    """The arguments of `create_experiment` for a fork. `note` is a remark for the user, or None."""
 
     loaded: LoadedExperiment
     parent: Experiment

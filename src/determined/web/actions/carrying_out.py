@@ -24,7 +24,7 @@ from determined.web.actions.requests import Options
 
 
 class Done(NamedTuple):
-    """What was done, and the id of a new experiment."""
+    """The result of an action in words, and the id of a new experiment."""
 
     message: str
     created: int | None = None

@@ -1,4 +1,4 @@
-"""What the page sends to have something changed."""
+"""The request bodies by which the page asks for a change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Text = Annotated[str, AfterValidator(_without_nul)]
 
 
 class Options(BaseModel):
-    """What an action needs to know besides the ids; each action uses some of these and ignores the others."""
+    """The options of an action, besides the ids; each action uses some of these and ignores the others."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from determined.experiment.deletion_plan import DeletionPlan
     from determined.web.actions.carrying_out import Done, Target
 
-# What carries out an action is imported by the first one: it takes longer to import than the rest of the server.
+# The code that carries out actions is imported by the first one: it takes longer to import than the rest of the server.
 
 router = APIRouter(route_class=Route)
 
 
 class ActionResult(TypedDict):
-    """What came of an action for one id. `created` is the id of a new experiment."""
+    """The result of an action for one id. `created` is the id of a new experiment."""
 
     id: int | str
     ok: bool
@@ -34,7 +34,7 @@ class ActionResult(TypedDict):
 
 
 class ActionResults(TypedDict):
-    """What came of an action, for each id in the order of the request."""
+    """The results of an action, for each id in the order of the request."""
 
     results: list[ActionResult]
 
@@ -47,7 +47,7 @@ class PreviewItem(TypedDict):
 
 
 class Preview(TypedDict):
-    """What an action would do, for a question to the user."""
+    """The expected effect of an action, for a question to the user."""
 
     text: str
     items: list[PreviewItem]
