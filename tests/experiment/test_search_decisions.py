@@ -62,7 +62,8 @@ def test_halving(engine: LocalEngine) -> None:
         reported = outcome.validations[number][round(decision.time or 0) - 1]["loss"]
         assert decision.metric == reported
         assert decision.text.startswith(f"batch {decision.time:g}: {reported:.6g}, ")
-        assert f" of {decision.of} at rung {decision.rung}, top " in decision.text
+        after = "the last one" if decision.kind == "completed" else "top "
+        assert f" of {decision.of} at rung {decision.rung}, {after}" in decision.text
         assert decision.text.split(": ")[-1].startswith(decision.kind)
     assert any(decision.kind == "stopped" for decision in compared)
     # The first trial at the first rung is the best so far, whatever its metric is.

@@ -213,7 +213,7 @@ class _Wording:
             case Pause():
                 return "paused", "paused"
             case Stop(finished=True):
-                return "completed", "completed, its last one" if comparison is not None else "completed"
+                return "completed", "completed"
             case Stop():
                 if comparison is None and explained:  # only a rung that is closed stops trials without comparing them
                     return "stopped", "no more trials can reach its rung, and it is not among the best there: stopped"
@@ -242,13 +242,17 @@ class _Wording:
             measured = self._measured(own.time, own.metric)
             return Decision(sequence, kind, f"{measured}: {result}", trial_id, time=own.time, metric=own.metric)
         rung = comparison.rung + 1
-        kept = f"top {comparison.kept} {'promoted' if comparison.at == 'rung' else 'continue'}"
+        if kind == "completed":
+            kept = "the last one"
+        elif comparison.kept:
+            kept = f"top {comparison.kept} {'promoted' if comparison.at == 'rung' else 'continue'}"
+        else:
+            kept = "too few to promote one"
         place = f"{_ordinal(comparison.place)} of {comparison.of} at {comparison.at} {rung}"
         return Decision(
             sequence,
             kind,
-            f"{self._measured(comparison.time, comparison.metric)}, {place}, "
-            f"{kept if comparison.kept else 'too few to promote one'}: {result}",
+            f"{self._measured(comparison.time, comparison.metric)}, {place}, {kept}: {result}",
             trial_id,
             comparison.bracket,
             rung,
