@@ -73,6 +73,18 @@ class CheckpointStorage(Protocol):
         """Check that a checkpoint could be written now; raise an error that names the location otherwise."""
         ...
 
+    def write_mark(self, name: str) -> None:
+        """Store a small file with this name, by which other machines recognize the same storage."""
+        ...
+
+    def has_mark(self, name: str) -> bool:
+        """Return whether the storage has a mark with this name."""
+        ...
+
+    def delete_mark(self, name: str) -> None:
+        """Delete a mark; do nothing if it does not exist."""
+        ...
+
     def stage(self, checkpoint_id: str) -> Path:
         """Create and return an empty directory to write a checkpoint into."""
         ...

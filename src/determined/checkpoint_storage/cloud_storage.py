@@ -27,6 +27,8 @@ logger = logging.getLogger("determined.checkpoint_storage")
 # One marker object per upload or deletion in progress. Ids cannot begin with a dot, so this prefix cannot collide with
 # one. Without these markers, leftovers could only be found by listing the complete bucket.
 _UNFINISHED = ".unfinished"
+# Objects by which other machines recognize this storage, see `write_mark`.
+_MARKS = ".marks"
 # A younger upload may still be running in another process.
 _GIVEN_UP_AFTER = timedelta(days=1)
 
@@ -79,6 +81,15 @@ class CloudStorage:
         self._open_root()
         if now is not None:
             self._collect(now)
+
+    def write_mark(self, name: str) -> None:
+        self._bucket.put(f"{_MARKS}/{checked_id(name)}", b"")
+
+    def has_mark(self, name: str) -> bool:
+        return self._bucket.head(f"{_MARKS}/{checked_id(name)}") is not None
+
+    def delete_mark(self, name: str) -> None:
+        self._bucket.delete(f"{_MARKS}/{checked_id(name)}")
 
     def stage(self, checkpoint_id: str) -> Path:
         self._open_root()

@@ -68,6 +68,20 @@ class DirectoryStorage:
                 error.errno, f"the checkpoint storage {self.root} cannot be written: {error.strerror}"
             ) from error
 
+    def write_mark(self, name: str) -> None:
+        self._open_root()
+        self._mark(name).write_bytes(b"")
+
+    def has_mark(self, name: str) -> bool:
+        return self._mark(name).is_file()
+
+    def delete_mark(self, name: str) -> None:
+        self._mark(name).unlink(missing_ok=True)
+
+    def _mark(self, name: str) -> Path:
+        # Hidden, so that it is never taken for a checkpoint.
+        return self.root / f".mark-{checked_id(name)}"
+
     def stage(self, checkpoint_id: str) -> Path:
         self._open_root()
         return self._staging.create(checked_id(checkpoint_id))

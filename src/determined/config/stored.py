@@ -83,6 +83,8 @@ class StoredResources(_Block):
     max_slots = _Field[int | None](None)
     priority = _Field[int | None](None)
     resource_pool = _Field("")
+    is_single_node = _Field[bool | None](None)
+    engine = _Field("local")
 
     @property
     def slots(self) -> int:

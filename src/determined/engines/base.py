@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,17 @@ class Interpreter:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The share of a job that runs on one node. Addresses and slots are those of all its nodes, by rank."""
+
+    rank: int
+    addresses: tuple[str, ...]
+    slots: tuple[int, ...]
+    port: int  # on the first node, where the ranks of all nodes meet
+    gpus: tuple[str, ...] = ()  # of this node, as CUDA_VISIBLE_DEVICES names them; empty on CPUs
+
+
+@dataclass(frozen=True)
 class Job:
     """One start of a trial's processes. `environment` is merged into the environment of the engine's process."""
 
@@ -35,15 +46,21 @@ class Job:
     command: Command
     environment: dict[str, str]
     directory: Path
-    slots: int
+    slots: int  # on all nodes together
+    part: Part | None = None  # None if all its slots are on the engine's machine
+
+    @property
+    def slots_here(self) -> int:
+        """The number of slots on the machine of the engine that gets this job."""
+        return self.slots if self.part is None else self.part.slots[self.part.rank]
 
 
 @dataclass(frozen=True)
 class Exited:
     """Event: the main process of a job has ended, and all processes that it left behind were killed.
 
-    `code` is 128 + n for a signal n. `lost` means that the job ended because the engine's warm process failed, so that
-    the trial is not to blame.
+    `code` is 128 + n for a signal n. `lost` means that the job ended because the engine's warm process or its node
+    failed, so that the trial is not to blame.
     """
 
     key: str
@@ -52,6 +69,7 @@ class Exited:
     out_of_memory: bool
     cpu_seconds: float
     lost: bool = False
+    lost_node: str = ""  # the node with which the job was lost, if any
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,9 @@ class WakeupRequested:
 
 Event = Exited | Line | WakeupRequested
 
+StoreCalls = Callable[[Sequence[tuple[int, bytes]]], list[tuple[int, bytes]]]
+"""A function that executes calls of workers on the store; calls and answers have the number of a connection."""
+
 
 class Engine(Protocol):
     """The slots of a machine and the jobs that run on them. All methods are called from one thread."""
@@ -82,6 +103,19 @@ class Engine(Protocol):
     @property
     def slots(self) -> int:
         """The number of slots that this engine manages."""
+
+    @property
+    def spans_machines(self) -> bool:
+        """Whether jobs may run on other machines than this one, which cannot open files of this one."""
+
+    def reason_not_to_fit(self, slots: int) -> str | None:
+        """Return why a job with this many slots can never run, naming what there is; None if it can."""
+
+    def where(self, key: str) -> list[str]:
+        """Return the node of each rank of a running job; empty for an unknown key."""
+
+    def serve_store(self, answer: StoreCalls) -> None:
+        """Answer store calls of workers on other machines with this function. Ignored if there are no such workers."""
 
     @property
     def ready(self) -> bool:
@@ -97,6 +131,10 @@ class Engine(Protocol):
     @property
     def granter_exited(self) -> bool:
         """Whether the process that grants slots to this engine has exited: jobs must save a checkpoint and exit."""
+
+    @property
+    def reason_to_pause(self) -> str:
+        """Why the experiment must stay paused after the slots are withdrawn; empty if it is resumed by the queue."""
 
     def announce_demand(self, slots: int) -> None:
         """Announce how many slots could be used now, including those in use."""

@@ -13,7 +13,7 @@ import socket
 from types import TracebackType
 from typing import Any
 
-from determined.engines.base import Event, Interpreter, Job
+from determined.engines.base import Event, Interpreter, Job, StoreCalls
 from determined.engines.local import LocalEngine
 
 # Grants are short; this only bounds what a single read allocates.
@@ -52,6 +52,19 @@ class GrantedEngine:
         return self._local.slots
 
     @property
+    def spans_machines(self) -> bool:
+        return False
+
+    def reason_not_to_fit(self, slots: int) -> str | None:
+        return self._local.reason_not_to_fit(slots)
+
+    def where(self, key: str) -> list[str]:
+        return self._local.where(key)
+
+    def serve_store(self, answer: StoreCalls) -> None:
+        self._local.serve_store(answer)
+
+    @property
     def ready(self) -> bool:
         return self._local.ready
 
@@ -62,6 +75,10 @@ class GrantedEngine:
     @property
     def granter_exited(self) -> bool:
         return self._granter_exited
+
+    @property
+    def reason_to_pause(self) -> str:
+        return ""  # the next daemon resumes the experiment
 
     def free_slots(self) -> int:
         return self._local.free_slots()

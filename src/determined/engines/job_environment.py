@@ -11,8 +11,8 @@ import re
 import socket
 from collections.abc import Mapping
 
-from determined.engines.base import Interpreter, Job
-from determined.engines.slots import Slots
+from determined.engines.base import Interpreter, Job, Part
+from determined.engines.slots import Gpu, Slots
 
 # Variables of a run: the engine itself may run inside one (a trial that creates an experiment), and its jobs must not
 # mistake these for their own.
@@ -41,9 +41,13 @@ def job_environment(
     # In this order: the variables of the job win over those of the interpreter, and these over the inherited ones.
     given = {**interpreter.environment(without_run_variables(environment)), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
+    placed = slots.environment(ids, given)
+    if job.part is not None and job.part.gpus:
+        gpus = [Gpu(name) for name in job.part.gpus]
+        placed = {"CUDA_VISIBLE_DEVICES": ",".join(job.part.gpus)}
     return {
         **given,
-        **slots.environment(ids, given),
+        **placed,
         # Programs read PWD instead of asking the system, and would see the directory of the runner.
         "PWD": os.path.abspath(job.directory),
         # `python3` in a command must be the interpreter that runs the job.
@@ -54,8 +58,17 @@ def job_environment(
         # CPU slots are numbered from 0 in each job: programs start one worker per number.
         "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),
         "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
-        # All ranks of a job are on this machine.
-        "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
-        "DET_CONTAINER_RANK": "0",
-        "DET_CONTAINER_SLOT_COUNTS": json.dumps([max(1, job.slots)]),
+        **_rendezvous(job),
     }
+
+
+def _rendezvous(job: Job) -> dict[str, str]:
+    """Return the variables that say where the nodes of a job are, and where their ranks meet."""
+    part = job.part or Part(0, ("127.0.0.1",), (max(1, job.slots),), 0)
+    variables = {
+        "DET_CONTAINER_ADDRS": json.dumps(part.addresses),
+        "DET_CONTAINER_RANK": str(part.rank),
+        "DET_CONTAINER_SLOT_COUNTS": json.dumps(part.slots),
+    }
+    # A job on one machine chooses a free port itself, see launch/torch_distributed.py.
+    return variables if len(part.addresses) == 1 else {**variables, "C10D_PORT": str(part.port)}

@@ -6,21 +6,22 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from determined.engines import processes
-from determined.engines.base import Event, Exited, Interpreter, Job, WakeupRequested
+from determined.engines.base import Event, Exited, Interpreter, Job, StoreCalls, WakeupRequested
 from determined.engines.command import runnable
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.processes import count_memory_kills
 from determined.engines.reservations import Holder, Reservation
 from determined.engines.slot_pool import SlotPool
-from determined.engines.slots import find_slots
+from determined.engines.slots import Slots, find_slots, too_few_slots
 from determined.engines.wakeups import RunnerWakeups
 from determined.engines.warm.client import WarmProcess, WarmProcessLost
 from determined.errors import EngineError
@@ -49,8 +50,10 @@ class _Running:
 class LocalEngine:
     """Starts each job as a fork of the warm process and reads its output. Used by one thread."""
 
-    def __init__(self, slots: int | None = None) -> None:
-        self._pool = SlotPool(find_slots(slots, os.environ))
+    def __init__(self, slots: int | Slots | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        # Read at each use: programs change their environment, and jobs see it as it is when they start.
+        self._environment = environment
+        self._pool = SlotPool(slots if isinstance(slots, Slots) else find_slots(slots, environment))
         self._jobs: dict[str, _Running] = {}
         self._events: list[Event] = []
         self._memory_kills = 0  # kills by the kernel that were already attributed to a job
@@ -58,7 +61,7 @@ class LocalEngine:
         self._selector = selectors.DefaultSelector()
         # Registered with itself as data, so that `_collect_events` can tell the sources apart.
         self._selector.register(self._wakeups, selectors.EVENT_READ, self._wakeups)
-        self._watched: int | None = None
+        self._watched: list[int] = []
         self._interrupted = False
         self._interpreter = Interpreter()
         self._warm: WarmProcess | None = None
@@ -78,6 +81,20 @@ class LocalEngine:
         return self._pool.count
 
     @property
+    def spans_machines(self) -> bool:
+        return False
+
+    def reason_not_to_fit(self, slots: int) -> str | None:
+        """Return why a job with this many slots can never run here; see `Engine.reason_not_to_fit`."""
+        return None if slots <= self.slots else too_few_slots(slots, self.slots)
+
+    def where(self, key: str) -> list[str]:
+        return [socket.gethostname()] * max(1, len(self._jobs[key].slots)) if key in self._jobs else []
+
+    def serve_store(self, answer: StoreCalls) -> None:
+        pass  # workers on this machine open the store themselves
+
+    @property
     def ready(self) -> bool:
         """Whether a job would start at once. A warm process that has exited is restarted by the next job."""
         return self._warm is None or self._warm.ready
@@ -89,6 +106,10 @@ class LocalEngine:
     @property
     def granter_exited(self) -> bool:
         return False
+
+    @property
+    def reason_to_pause(self) -> str:
+        return ""
 
     def free_slots(self) -> int:
         return len(self._pool.available())
@@ -117,16 +138,21 @@ class LocalEngine:
         """Return the slots of each running job."""
         return {key: list(running.slots) for key, running in self._jobs.items()}
 
+    @property
+    def private_directory(self) -> str:
+        """A directory for sockets that only this user can enter, and that is deleted with the engine."""
+        return self._wakeups.directory
+
     def watch(self, file: int) -> None:
         """Let `events` also return, possibly without events, when this file becomes readable."""
         self._selector.register(file, selectors.EVENT_READ, None)
-        self._watched = file
+        self._watched.append(file)
 
     def unwatch(self) -> None:
-        """Stop waiting for the file descriptor that `watch` was called with."""
-        if self._watched is not None:
-            self._selector.unregister(self._watched)
-            self._watched = None
+        """Stop waiting for the file descriptors that `watch` was called with."""
+        for file in self._watched:
+            self._selector.unregister(file)
+        self._watched.clear()
 
     def use(self, interpreter: Interpreter) -> None:
         """Run all later jobs with this interpreter: the warm process is replaced by one of that interpreter."""
@@ -147,15 +173,17 @@ class LocalEngine:
         if job.key in self._jobs:
             raise EngineError(f"{job.key} is already running")
         usable = self._pool.available()
-        if job.slots > len(usable):
+        if job.slots_here > len(usable):
             raise EngineError(
-                f"{job.key} needs {counted(job.slots, 'slot')}: "
+                f"{job.key} needs {counted(job.slots_here, 'slot')}: "
                 f"{len(usable)} of {self._pool.count} are free on this machine"
             )
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: the directory {str(job.directory)!r} does not exist")
-        ids = usable[: job.slots]
-        environment = job_environment(job, ids, self._pool.slots, self._wakeups.path, os.environ, self._interpreter)
+        ids = usable[: job.slots_here]
+        environment = job_environment(
+            job, ids, self._pool.slots, self._wakeups.path, self._environment, self._interpreter
+        )
         command = runnable(job.command, job.slots)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
@@ -325,7 +353,7 @@ class LocalEngine:
     def _warm_up(self) -> WarmProcess:
         """Return the warm process; start one if there is none."""
         if self._warm is None:
-            self._warm = WarmProcess(self._wakeups.directory, self._interpreter)
+            self._warm = WarmProcess(self._wakeups.directory, self._interpreter, self._environment)
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 

@@ -65,6 +65,14 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
     return Slots(count, gpus[:count], max(1, cpus // count), cpus)
 
 
+def too_few_slots(wanted: int, present: int) -> str:
+    """Return why a trial with more slots than this machine has can never run here."""
+    return (
+        f"a trial wants {counted(wanted, 'slot')}, this machine has {present}; "
+        "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
+    )
+
+
 def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs that a program started here would see."""
     # The driver's directory is the fallback where nvidia-smi is not installed.

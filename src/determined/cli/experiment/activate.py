@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
 from determined.cli.display.times import with_utc
-from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_sharing
+from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_engine, with_sharing
 from determined.cli.selection.arguments import ID, complete_experiments_that
 from determined.cli.store_access import opened_store
+
+if TYPE_CHECKING:
+    from determined.config.engine import EngineChoice
 
 
 @click.command(cls=Command, action="activate {experiment_id:experiment}")
@@ -26,6 +30,7 @@ from determined.cli.store_access import opened_store
     hidden=True,
     help="File descriptor of the connection to the queue, which assigns the slots.",
 )
+@with_engine
 @with_sharing
 @with_utc
 @with_json
@@ -36,6 +41,7 @@ def activate(
     max_trials: int | None,
     detach: bool,
     granted_by: int | None,
+    engine: EngineChoice | None,
     sharing: Sharing,
     form: Form,
 ) -> None:
@@ -52,7 +58,14 @@ def activate(
     if not detach:
         sys.exit(
             run_here(
-                experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials, sharing=sharing
+                experiment_id,
+                new=False,
+                slots=slots,
+                follow=follow,
+                form=form,
+                engine=engine,
+                max_trials=max_trials,
+                sharing=sharing,
             )
         )
     if follow:

@@ -21,6 +21,7 @@ from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 
 if TYPE_CHECKING:
+    from determined.config.engine import EngineChoice
     from determined.engines.base import Line
     from determined.engines.granted import GrantedEngine
     from determined.engines.local import LocalEngine
@@ -40,6 +41,24 @@ def with_sharing(command: Callable[..., Any]) -> Callable[..., Any]:
         if no_wait and share:
             raise click.UsageError("--no-wait and --share exclude each other")
         return command(*args, sharing="fail" if no_wait else "share" if share else "wait", **kwargs)
+
+    return chosen
+
+
+def with_engine(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option --engine to a command, as the argument `engine`; None means what the configuration says."""
+
+    @click.option(
+        "--engine",
+        metavar="ENGINE",
+        envvar="DET_ENGINE",
+        help="Where trials run: local, ray or ray:HOST:PORT (default: resources.engine, else local).",
+    )
+    @wraps(command)
+    def chosen(*args: Any, engine: str | None, **kwargs: Any) -> Any:
+        from determined.config.engine import parse_engine
+
+        return command(*args, engine=None if engine is None else parse_engine(engine, "--engine"), **kwargs)
 
     return chosen
 
@@ -107,12 +126,15 @@ def run_here(
     follow: bool,
     form: Form,
     slots: int | None = None,
-    engine: LocalEngine | GrantedEngine | None = None,
+    engine: LocalEngine | GrantedEngine | EngineChoice | None = None,
     max_trials: int | None = None,
     in_queue: bool = False,
     sharing: Sharing = "wait",
 ) -> int:
     """Run an experiment and return the exit code: 0 if it completed, 128 + N if signal N ended it, else 1."""
+    from determined.config.engine import EngineChoice, parse_engine
+    from determined.config.stored import StoredConfig
+    from determined.engines.granted import GrantedEngine
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.masked_secrets import check_secrets
     from determined.experiment.creation.run_again import check_can_run
@@ -136,15 +158,19 @@ def run_here(
             if trial_id == followed:
                 say(format_line(line.text, line.rank, line.written))
 
-        if engine is None:
-            engine = cleanup.enter_context(LocalEngine(slots))
-        if isinstance(engine, LocalEngine):
+        if not isinstance(engine, GrantedEngine):
             with opened_store() as store:
                 experiment = store.experiments.get(experiment_id)
                 trials = store.experiments.trials(experiment_id)
                 check_can_run(experiment, max_trials, trials)  # before waiting for slots, which may take long
                 check_secrets(store, experiment)
-            reserve_slots(engine, experiment.config, experiment_id, sharing, say)
+            if engine is None:
+                engine = parse_engine(StoredConfig(experiment.config).resources.engine, "resources.engine")
+            if isinstance(engine, EngineChoice) and engine.is_local:
+                engine = cleanup.enter_context(LocalEngine(slots))
+            # On a cluster Ray shares the slots.
+            if isinstance(engine, LocalEngine):
+                reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),
             experiment_id,

@@ -9,6 +9,7 @@ from pydantic import PlainValidator
 
 from determined.config import validators
 from determined.config.blocks.block import Block
+from determined.config.engine import EngineText
 from determined.config.validators import Count, FilledText, Flag, PositiveCount, Text
 
 _SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp](i?b)?|b)?", re.IGNORECASE)
@@ -61,3 +62,4 @@ class Resources(Block):
     native_parallel: Flag | None = None
     agent_label: FilledText | None = None
     slots: Count | None = None
+    engine: EngineText | None = None

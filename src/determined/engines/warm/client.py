@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from determined.engines.base import Interpreter
@@ -37,7 +38,7 @@ class WarmProcessLost(EngineError):
 class WarmProcess:
     """The running warm process of an engine. It imports in the background; the first job waits for that."""
 
-    def __init__(self, directory: str, interpreter: Interpreter) -> None:
+    def __init__(self, directory: str, interpreter: Interpreter, environment: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._used = False
@@ -53,7 +54,7 @@ class WarmProcess:
                 stdout=self._output,
                 stderr=self._output,
                 # The warm process is no trial, even if this one is.
-                env=interpreter.environment(without_run_variables(os.environ)),
+                env=interpreter.environment(without_run_variables(environment)),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )

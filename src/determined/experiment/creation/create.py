@@ -15,6 +15,7 @@ from pathlib import Path
 
 from determined import paths
 from determined.config.defaults import complete, three_words
+from determined.config.engine import parse_engine
 from determined.config.experiment import LoadedExperiment
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
@@ -76,7 +77,8 @@ def create_experiment(
     config.plain["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
     # Everything that can be refused is checked before code is copied.
-    check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
+    if parse_engine(config.resources.engine, "resources.engine").is_local:
+        check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
     # A storage that cannot be written is refused now, and not when the first trial has trained for hours.
     storage.probe()

@@ -10,6 +10,7 @@ from pathlib import Path
 from determined import paths
 from determined.checkpoint_storage.build import build_from_argument
 from determined.config.blocks.storage import LocalStorage
+from determined.config.engine import parse_engine
 from determined.config.experiment import ExperimentConfig
 from determined.config.stored import StoredConfig, StoredStorage
 from determined.engines.slots import find_slots
@@ -46,7 +47,8 @@ def plan_experiment(
     storage = build_from_argument(str(paths.checkpoints_dir())) if is_default else configured_storage(stored)
     present = find_slots(slots, os.environ).count
     per_trial = stored.resources.slots
-    check_slots(settings_of(stored), present)
+    if parse_engine(stored.resources.engine, "resources.engine").is_local:
+        check_slots(settings_of(stored), present)
     most = config.resources.max_slots or present
     search = preview(config.searcher, config.hyperparameters, slots=present)
     room = min(present, most) // per_trial

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 
+from determined.config.engine import EngineChoice
 from determined.config.secrets.line_mask import line_mask
 from determined.config.stored import StoredConfig
 from determined.config.stored_model import stored_model
@@ -25,7 +28,7 @@ from determined.experiment.runner.lease_keeper import held
 from determined.experiment.runner.runner import Runner
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.search import restored
-from determined.experiment.runner.settings import check_slots, settings_of
+from determined.experiment.runner.settings import Settings, refuse_slots, settings_of
 from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
 from determined.experiment.runner.view import Observer
 from determined.plural import counted
@@ -34,9 +37,12 @@ from determined.stop_request import StopRequest
 from determined.store.experiment_records import Experiment
 from determined.store.open import open_store, patience
 from determined.store.queue import Entry
+from determined.store.relay.server import RelayServer
 from determined.store.states import ExperimentState
 from determined.store.store import Store
 from determined.store.writer import Writer
+
+logger = logging.getLogger("determined.experiment")
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ def run_experiment(
     experiment_id: int,
     *,
     slots: int | None = None,
-    engine: Engine | None = None,
+    engine: Engine | EngineChoice | None = None,
     max_trials: int | None = None,
     observer: Observer | None = None,
     on_line: OnLine | None = None,
@@ -63,7 +69,8 @@ def run_experiment(
 ) -> Ended:
     """Run an experiment; raise ExperimentHeld if another process is running it.
 
-    `max_trials` extends a search, even if it has ended. Without an engine, the slots of this machine are used.
+    `max_trials` extends a search, even if it has ended. Without an engine, the slots of this machine are used; a choice
+    of an engine is opened here, because a cluster must know the experiment.
     `in_queue` means that the queue runs it, which must contain the experiment; any other caller removes it from the
     queue.
     """
@@ -107,10 +114,10 @@ def run_experiment(
         # A separate writer for logs: a flood of lines must not delay decisions.
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
-        if engine is None:
-            engine = LocalEngine(slots)
-            cleanup.callback(engine.close)
-        check_slots(settings, engine.slots)
+        if engine is None or isinstance(engine, EngineChoice):
+            engine = cleanup.enter_context(_opened(engine or EngineChoice(), slots, experiment, files, settings))
+        if (reason := engine.reason_not_to_fit(settings.slots_per_trial)) is not None:
+            refuse_slots(reason)
         # Run by another command, it no longer belongs to the queue.
         if not in_queue:
             writer.query(lambda store: store.queue.remove(experiment_id))
@@ -119,7 +126,11 @@ def run_experiment(
             """Return the request of a signal, or a pause if the daemon has exited; raise if the lease was lost."""
             # Checked in every round: a runner that lost its lease must stop at once, since another one has taken over.
             holding.check()
-            # A runner of the queue must not continue without its daemon, which assigns the slots.
+            # A runner of the queue must not continue without its daemon, which assigns the slots, and none without its
+            # cluster.
+            if engine.granter_exited and engine.reason_to_pause and run is not None and not run.pause_reason:
+                run.paused_by_request, run.pause_reason = True, engine.reason_to_pause
+                logger.error("%s. The experiment is paused", run.pause_reason)
             return interrupts.request or ("pause" if engine.granter_exited else None)
 
         run = RunnerState(
@@ -140,6 +151,8 @@ def run_experiment(
             least_progress=_progress_so_far(experiment, max_trials),
             most_slots=entry.slots if in_queue and entry is not None else None,
         )
+        relay = cleanup.enter_context(closing(RelayServer(opened)))
+        engine.serve_store(lambda calls: relay.answer(calls, partial(_trial_of_job, run)))
         state = Runner(
             run,
             interrupted=interrupted,
@@ -151,6 +164,24 @@ def run_experiment(
         if in_queue and state != "ACTIVE":
             writer.query(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
+
+
+def _opened(
+    choice: EngineChoice, slots: int | None, experiment: Experiment, files: ExperimentFiles, settings: Settings
+) -> AbstractContextManager[Engine]:
+    """Return the engine that was chosen, to be entered."""
+    if choice.is_local:
+        return LocalEngine(slots)
+    # Imported here: searches on one machine do not need it.
+    from determined.experiment.runner.cluster import ray_engine
+
+    return ray_engine(choice, experiment.key, files, settings)
+
+
+def _trial_of_job(run: RunnerState, key: str) -> int | None:
+    """Return the id of the trial whose current processes were started with this key, or None."""
+    trial = run.by_key.get(key)
+    return None if trial is None else trial.id
 
 
 def _progress_so_far(experiment: Experiment, max_trials: int | None) -> float:

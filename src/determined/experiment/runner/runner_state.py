@@ -20,10 +20,14 @@ from determined.stop_request import StopRequest
 from determined.store.experiment_changes import Change
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.experiments import Experiments
+from determined.store.local_worker_store import is_shared
 from determined.store.store import Store
 from determined.store.writer import Writer
 
 T = TypeVar("T")
+
+# The place of a store whose calls are forwarded; the node that runs a job adds the path of its socket.
+RELAYED = "relay:"
 
 
 @dataclass
@@ -73,6 +77,11 @@ class RunnerState:
         at_once = None if settings.max_at_once is None else settings.max_at_once * settings.slots_per_trial
         limits = [limit for limit in (settings.max_slots, at_once, self.most_slots) if limit is not None]
         return min(limits, default=None)
+
+    @property
+    def worker_store_place(self) -> str:
+        """Where workers find the store: the nodes of a cluster forward their calls unless the store is a server."""
+        return RELAYED if self.engine.spans_machines and not is_shared(self.store_place) else self.store_place
 
     def live(self) -> list[LiveTrial]:
         """Return the trials that have not ended."""

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from determined.config.stored import StoredConfig, StoredLogPolicy
 from determined.engines.command import Command, parse_entrypoint
+from determined.engines.slots import too_few_slots
 from determined.errors import InvalidExperimentException
-from determined.plural import counted
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,14 @@ def settings_of(config: StoredConfig) -> Settings:
 
 
 def check_slots(settings: Settings, present: int) -> None:
-    """Raise InvalidExperimentException if a trial needs more slots than there are."""
+    """Raise InvalidExperimentException if a trial needs more slots than this machine has."""
     if settings.slots_per_trial > present:
-        raise InvalidExperimentException(
-            f"resources.slots_per_trial: a trial wants {counted(settings.slots_per_trial, 'slot')}, "
-            f"this machine has {present}; "
-            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
-        )
+        refuse_slots(too_few_slots(settings.slots_per_trial, present))
+
+
+def refuse_slots(reason: str) -> NoReturn:
+    """Raise InvalidExperimentException, because a trial can never have its slots."""
+    raise InvalidExperimentException(f"resources.slots_per_trial: {reason}")
 
 
 def _log_policies(policies: list[StoredLogPolicy]) -> Iterator[LogPolicy]:

@@ -17,12 +17,13 @@ from determined.cli.display.safe_text import visible, visible_lines
 from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.new.test_mode import archive, one_batch_of
-from determined.cli.running.run_or_queue import Sharing, enqueue, reserve_slots, run_here, with_sharing
+from determined.cli.running.run_or_queue import Sharing, enqueue, reserve_slots, run_here, with_engine, with_sharing
 from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 from determined.config.secrets.masking import mask_secrets
 
 if TYPE_CHECKING:
+    from determined.config.engine import EngineChoice
     from determined.config.experiment import LoadedExperiment
     from determined.experiment.code.directories import CodeCopy
     from determined.store.experiment_records import Experiment
@@ -40,6 +41,7 @@ class StartOptions:
     dry_run: bool
     startup_hook: bool
     sharing: Sharing
+    engine: EngineChoice | None
     form: Form
 
 
@@ -96,6 +98,7 @@ def with_start_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
     @no_startup_hook
+    @with_engine
     @with_sharing
     @with_utc
     @with_json
@@ -110,12 +113,13 @@ def with_start_options(command: Callable[..., Any]) -> Callable[..., Any]:
         dry_run: bool,
         startup_hook: bool,
         sharing: Sharing,
+        engine: EngineChoice | None,
         form: Form,
         **kwargs: Any,
     ) -> Any:
         if sum((follow, paused, detach, test)) > 1:
             raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
-        chosen = StartOptions(slots, follow, paused, detach, test, dry_run, startup_hook, sharing, form)
+        chosen = StartOptions(slots, follow, paused, detach, test, dry_run, startup_hook, sharing, engine, form)
         return command(*args, options=chosen, **kwargs)
 
     return with_options
@@ -128,6 +132,10 @@ def start_experiment(loaded: LoadedExperiment, code: Code, options: StartOptions
     if not options.startup_hook:
         # In the configuration, so that a later `activate` does not run it either.
         loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
+    if options.engine is not None:
+        # In the configuration, so that a later `activate` and the queue use the same engine.
+        resources = loaded.config.resources.model_copy(update={"engine": str(options.engine)})
+        loaded = replace(loaded, config=loaded.config.model_copy(update={"resources": resources}))
     if options.test:
         loaded = one_batch_of(loaded)
     if options.dry_run:
@@ -192,10 +200,12 @@ def _announce_check(loaded: LoadedExperiment) -> None:
 def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions) -> int:
     """Create the experiment and run it in the foreground; return its exit code."""
     _announce_check(loaded)
+    from determined.config.engine import parse_engine
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
 
-    with LocalEngine(options.slots) as engine:
+    choice = parse_engine(loaded.config.resources.engine or "local", "resources.engine")
+    with LocalEngine(options.slots if choice.is_local else None) as engine:
         if options.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
             reserve_slots(engine, loaded.config.plain(), None, options.sharing, say_on_stderr)
         with opened_store() as store:
@@ -216,7 +226,8 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
             return run_here(
                 created.experiment_id,
                 new=True,
-                engine=engine,
+                # On a cluster the local engine has only checked the entrypoint.
+                engine=engine if choice.is_local else choice,
                 follow=options.follow,
                 form=options.form,
                 sharing=options.sharing,

@@ -45,7 +45,7 @@ def handle_exit(run: RunnerState, trial: LiveTrial, event: Exited) -> None:
     # Waited for, so that the log is complete before the end of the trial is recorded.
     run.logs.done(trial)
     trial.exited(
-        lost=exit_classification.is_lost(event),
+        lost=exit_classification.is_lost(event) and not event.lost_node,
         without_report=None if has_reported else verdict.reason,
         repeated_error=verdict.repeated_error,
     )

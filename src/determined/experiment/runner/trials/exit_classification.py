@@ -70,6 +70,9 @@ def classify(
         return Verdict("PAUSED", None, stopping.kill_reason, trial.restarts)
     if stopping.request == "stop" and forced:  # its time limit was reached
         return Verdict("COMPLETED", "completed", stopping.kill_reason or _TIME_LIMIT, trial.restarts)
+    # A node that fails is not the fault of a trial, however often that happens.
+    if exited.lost_node:
+        return Verdict("QUEUED", None, f"the node {exited.lost_node} was lost", trial.restarts)
     # Not caused by the trial, so it does not count as a restart.
     # Limited, because a trial can cause the loss, for example by using up all memory of the machine.
     if is_lost(exited) and trial.failures.lost < _MOST_LOSSES:

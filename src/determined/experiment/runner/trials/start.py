@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from determined.engines.base import Interpreter, Job, Line
 from determined.errors import EngineError, StartupHookError
@@ -55,6 +56,9 @@ class TrialStarter:
     def _run_hook(self) -> None:
         """Run the startup hook if it is due; if it fails, the experiment is paused."""
         run = self._run
+        if run.engine.spans_machines:
+            run.hook_is_due = False  # each node runs it, see `node_setup.py`
+            return
 
         def stopped() -> bool:
             """Return whether the experiment is to pause or end."""
@@ -134,11 +138,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     number = trial.runs + 1
     key = allocation_key(run.experiment.id, trial, number)
     hook = run.hook
-    try:
-        code = run.files.code if hook is None else hook.work
-        directory = run.files.place or make_work_dir(code, run.files.work_dir(trial.id))
-    except OSError as error:
-        raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
+    directory = _work_dir(run, trial)
     checkpoint, steps = own or (trial.source_checkpoint_id, 0)
     config = run.settings.config
     environment = trial_environment(
@@ -150,7 +150,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
         latest_checkpoint=checkpoint,
         steps_completed=steps,
         slots=run.settings.slots_per_trial,
-        store_place=run.store_place,
+        store_place=run.worker_store_place,
         time_metric=run.settings.time_metric,
         variables=user_variables(config) if hook is None else hook.variables(config, directory),
     )
@@ -164,6 +164,18 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     )
     job = Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
     return job, process, max((attempt.number for attempt in attempts), default=0)
+
+
+def _work_dir(run: RunnerState, trial: LiveTrial) -> Path:
+    """Return the working directory of a trial, which is created if this machine runs it."""
+    if run.engine.spans_machines:
+        # Its nodes create their own, see `node_setup.py`.
+        return Path(str(trial.id))
+    try:
+        code = run.files.code if run.hook is None else run.hook.work
+        return run.files.place or make_work_dir(code, run.files.work_dir(trial.id))
+    except OSError as error:
+        raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
 
 
 def _log_hook(run: RunnerState, trial: LiveTrial) -> None:

@@ -1,0 +1,411 @@
+"""The bridge: the child process of a runner that alone talks to Ray. It knows groups, nodes and messages, but no jobs.
+
+It creates placement groups, an actor `Node` on each node where a group was granted, and passes commands and events on
+between the runner (a socket, see `engine.py`) and these actors. When the runner ends, the socket closes and this
+process exits; Ray then ends its actors, and with them all jobs, and returns its placement groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError, RayTaskError
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from determined.engines.kernel import signal_when_parent_ends
+from determined.engines.ray.node import Node
+from determined.engines.ray.placement import shares_of
+from determined.engines.warm import messages
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at a group that Ray has not granted
+_SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
+# Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
+_SECONDS_WITHOUT_HEAD = 5.0
+_SECONDS_BETWEEN_TRIES = 0.5
+# Set for every program that uses Ray here, so that none of them is surprised by another default.
+_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
+
+
+class Lease:
+    """An actor that holds the GPU of one slot, because Ray assigns GPUs to actors only and not to groups."""
+
+    def gpus(self) -> list[str]:
+        """Return the names of the GPUs that Ray has assigned, as in CUDA_VISIBLE_DEVICES."""
+        return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()["GPU"]]
+
+
+def main(connection: int, parent: int) -> NoReturn:
+    """Serve the runner at the other end of this socket until it ends."""
+    signal_when_parent_ends(signal.SIGKILL)
+    # The parent may have ended before the kernel was asked to send a signal for that.
+    if os.getppid() != parent:
+        os._exit(1)
+    runner = _RunnerConnection(socket.socket(fileno=connection))
+    request = runner.receive()
+    if request is None:
+        sys.exit(0)
+    os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
+    problem = _connect(request["connect"])
+    if problem is not None:
+        runner.send({"failed": problem})
+        sys.exit(1)
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(_Bridge(runner, request).run())
+    # Without Ray's own shutdown, which waits for answers of nodes that may not exist any more.
+    os._exit(0)
+
+
+def _connect(address: str | None) -> str | None:
+    """Connect this process to the cluster; return the problem if that fails."""
+    try:
+        ray.init(
+            address=address or "auto",
+            namespace="determined",
+            log_to_driver=False,
+            logging_level="ERROR",
+            configure_logging=False,
+        )
+    # Errors of its C++ part have no common class.
+    except Exception as error:  # noqa: BLE001
+        return f"cannot connect to the Ray cluster {address or '(default address)'}: {_first_line(error)}"
+    return None
+
+
+class _RunnerConnection:
+    """The socket to the runner. Messages are sent by the main thread and received by another one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def send(self, message: dict[str, Any]) -> None:
+        messages.send(self._connection, message)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None if the runner has ended."""
+        received = messages.receive(self._connection)
+        return None if received is None else received.message
+
+
+class _NodeActor:
+    """An actor `Node` of this experiment, and what was sent to and received from it."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.answered = time.monotonic()
+        self.commands: list[list[Any]] = []
+        self.has_commands = asyncio.Event()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def tell(self, command: list[Any]) -> None:
+        """Queue a command; those that are queued while a call is under way travel together."""
+        self.commands.append(command)
+        self.has_commands.set()
+
+
+class _Bridge:
+    """Groups, nodes and their actors of one experiment."""
+
+    def __init__(self, runner: _RunnerConnection, settings: dict[str, Any]) -> None:
+        self._runner, self._settings = runner, settings
+        self._silence = float(settings["silence_seconds"])
+        self._groups: dict[int, Any] = {}
+        self._leases: dict[int, list[Any]] = {}
+        self._actors: dict[str, _NodeActor] = {}
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._described: list[Any] = []
+        self._kind = "CPU"
+        # Stored once and fetched once by each node.
+        self._code = ray.put(Path(settings["code"]).read_bytes())
+
+    async def run(self) -> None:
+        """Serve messages of the runner until it closes the connection."""
+        self._describe_cluster(_ray_nodes())
+        self._spawn(self._watch_nodes())
+        inbox: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            while True:
+                message = self._runner.receive()
+                loop.call_soon_threadsafe(inbox.put_nowait, message)
+                if message is None:
+                    return
+
+        threading.Thread(target=read, name="runner", daemon=True).start()
+        while (message := await inbox.get()) is not None:
+            self._handle(message)
+        self._close()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        """Carry out a message of the runner."""
+        if "request" in message:
+            for number in message["return"]:
+                self._return_group(number)
+            for number in message["request"]:
+                self._spawn(self._request_group(number, message["exclude"]))
+        elif "start" in message:
+            self._spawn(self._start(message["start"], message["parts"]))
+        elif "tell" in message:
+            for node in message["nodes"]:
+                if node in self._actors:
+                    self._actors[node].tell(message["tell"])
+        elif "answers" in message:
+            for node, commands in message["answers"].items():
+                for command in commands:
+                    if node in self._actors:
+                        self._actors[node].tell(command)
+
+    async def _start(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+        """Start the parts of a job. The ranks of several nodes meet at a free port of the first one."""
+        port = 0
+        if len(parts) > 1 and parts[0]["node"] in self._actors:
+            # If the node is lost, that is reported when its events are fetched.
+            with contextlib.suppress(RayError):
+                port = await self._actors[parts[0]["node"]].handle.free_port.remote()
+        for part in parts:
+            if part["node"] in self._actors:
+                self._actors[part["node"]].tell(["start", job, {**part, "port": port}])
+
+    # Placement groups
+
+    async def _request_group(self, number: int, exclude: list[str]) -> None:
+        """Create a placement group and report when Ray has granted it."""
+        slots = self._settings["slots"]
+        strategy = "STRICT_PACK" if self._settings["single_node"] else "PACK"
+        # A label of Ray's own: nodes that cannot run this experiment must not be granted again.
+        labels = [{"ray.io/node-id": f"!in({','.join(exclude)})"}] * slots if exclude else None
+        group = placement_group([{self._kind: 1}] * slots, strategy=strategy, bundle_label_selector=labels)
+        self._groups[number] = group
+        wait, reported = _FIRST_WAIT, ""
+        while number in self._groups:
+            table = _group_table(group)
+            if table is not None and table["state"] == "CREATED":
+                await self._use_group(number, group, table["bundles_to_node_id"])
+                return
+            reason = "" if table is None else str(table.get("stats", {}).get("scheduling_state", ""))
+            if reason and reason != reported:
+                reported = reason
+                self._runner.send({"waiting": number, "reason": _WAITING.get(reason, reason)})
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    async def _use_group(self, number: int, group: Any, nodes: dict[int, str]) -> None:
+        """Find the GPUs of a granted group, start the actors of its nodes, and report it."""
+        names = [""] * len(nodes)
+        if self._kind == "GPU":
+            leases = self._leases[number] = [_lease(group, index) for index in range(len(nodes))]
+            try:
+                names = [",".join(await lease.gpus.remote()) for lease in leases]
+            except RayError:
+                self._return_group(number)  # its node was lost; the runner forgets the group with the node
+                return
+        if number not in self._groups:
+            return
+        for node in set(nodes.values()):
+            self._open_node(node)
+        shares = shares_of((nodes[index] for index in sorted(nodes)), names)
+        self._runner.send({"granted": number, "shares": [[one.node, one.slots, one.gpus] for one in shares]})
+
+    def _return_group(self, number: int) -> None:
+        group = self._groups.pop(number, None)
+        for lease in self._leases.pop(number, []):
+            _kill(lease)
+        if group is not None:
+            with contextlib.suppress(Exception):  # Ray removes the groups of this process at its end in any case
+                remove_placement_group(group)
+
+    # Nodes
+
+    def _open_node(self, node: str) -> None:
+        """Create the actor of a node, if there is none."""
+        if node in self._actors:
+            return
+        known = self._nodes.get(node, {"address": "", "slots": 1})
+        settings = {name: self._settings[name] for name in ("experiment", "setup", "data", "silence_seconds")} | {
+            "node": node,
+            "address": known["address"],
+            "slots": known["slots"],
+        }
+        # Three threads: one waits in `events` while the others accept commands.
+        remote = ray.remote(Node).options(
+            num_cpus=0,
+            max_concurrency=3,
+            max_restarts=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        actor = self._actors[node] = _NodeActor(remote.remote(settings, self._code))
+        actor.tasks = [self._spawn(self._fetch_events(node, actor)), self._spawn(self._send_commands(node, actor))]
+
+    async def _fetch_events(self, node: str, actor: _NodeActor) -> None:
+        """Pass on the events of a node until it is lost."""
+        seen = 0
+        while self._actors.get(node) is actor:
+            try:
+                # Long-polled: the node answers as soon as there is an event, or after some seconds.
+                events = await asyncio.wait_for(actor.handle.events.remote(seen), self._silence)
+            except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
+                self._lose_node(node, _first_line(error))
+                return
+            except (RayError, TimeoutError) as error:
+                # Not reachable now; it counts as lost if that lasts.
+                if time.monotonic() - actor.answered > self._silence:
+                    self._lose_node(node, f"no answer for {self._silence:g} s: {_first_line(error)}")
+                    return
+                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+                continue
+            actor.answered = time.monotonic()
+            if events:
+                seen = events[-1][0]
+                self._runner.send({"events": node, "list": [event for _, event in events]})
+
+    async def _send_commands(self, node: str, actor: _NodeActor) -> None:
+        """Send the queued commands of a node in batches, each until it has arrived."""
+        number = 0
+        while self._actors.get(node) is actor:
+            await actor.has_commands.wait()
+            actor.has_commands.clear()
+            commands, actor.commands = actor.commands, []
+            number += 1
+            # Until the node has answered or is lost: a repeated number is executed once.
+            while self._actors.get(node) is actor:
+                try:
+                    await asyncio.wait_for(actor.handle.tell.remote(number, commands), self._silence)
+                    break
+                except (RayError, TimeoutError):
+                    await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _lose_node(self, node: str, reason: str) -> None:
+        """Report a node as lost, and end its actor in case it still runs."""
+        actor = self._actors.pop(node, None)
+        if actor is None:
+            return
+        actor.has_commands.set()
+        _kill(actor.handle)
+        self._runner.send({"lost": node, "reason": reason})
+
+    async def _watch_nodes(self) -> None:
+        """Report nodes that join or leave, and the loss of the head."""
+        answered = time.monotonic()
+        while True:
+            try:
+                # In a thread, because the call blocks while the head does not answer.
+                nodes = await asyncio.wait_for(asyncio.to_thread(_ray_nodes), _SECONDS_WITHOUT_HEAD)
+            # Errors of Ray's C++ part have no common class.
+            except Exception as error:  # noqa: BLE001
+                if time.monotonic() - answered >= _SECONDS_WITHOUT_HEAD:
+                    self._runner.send(
+                        {"withdrawn": f"the head of the Ray cluster does not answer: {_first_line(error)}"}
+                    )
+                    return
+            else:
+                answered = time.monotonic()
+                for node in nodes:
+                    if not node["Alive"]:
+                        self._lose_node(node["NodeID"], "Ray reports that the node has died")
+                self._describe_cluster(nodes)
+            await asyncio.sleep(_SECONDS_BETWEEN_NODES)
+
+    def _describe_cluster(self, nodes: list[dict[str, Any]]) -> None:
+        """Report the nodes of the cluster if they have changed."""
+        alive = [node for node in nodes if node["Alive"]]
+        # Slots are GPUs as soon as a node has one, as on a single machine.
+        self._kind = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
+        described = [
+            [
+                node["NodeID"],
+                node["NodeManagerAddress"],
+                node.get("NodeManagerHostname") or node["NodeManagerAddress"],
+                int(node["Resources"].get(self._kind, 0)),
+            ]
+            for node in alive
+        ]
+        names = [name for _, _, name, _ in described]
+        for entry in described:
+            # Several nodes on one host, as in tests, are told apart by their addresses.
+            if names.count(entry[2]) > 1:
+                entry[2] = entry[1]
+        self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in described}
+        if described != self._described:
+            self._described = described
+            self._runner.send({"cluster": described, "kind": self._kind, "can_grow": _has_autoscaler()})
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        """Run a coroutine in the background; an unexpected error ends the bridge, which the runner reports."""
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+
+        def finished(done: asyncio.Task[None]) -> None:
+            self._tasks.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                traceback.print_exception(error)
+                sys.stderr.flush()
+                os._exit(1)
+
+        task.add_done_callback(finished)
+        return task
+
+    def _close(self) -> None:
+        """End all actors and return all groups, without waiting: Ray does the same when this process exits."""
+        for actor in self._actors.values():
+            _kill(actor.handle)
+        for number in list(self._groups):
+            self._return_group(number)
+
+
+# Ray's reasons for which a group is not granted, in words.
+_WAITING = {
+    "NO_RESOURCES": "the slots are in use, by this experiment or by other programs of the Ray cluster",
+    "INFEASIBLE": "no node, or not all nodes together, have so many slots",
+    "FAILED_TO_COMMIT_RESOURCES": "a node has just given its slots to another program",
+}
+
+
+def _group_table(group: Any) -> dict[str, Any] | None:
+    table = placement_group_table(group)
+    return dict(table) if table.get("state") else None
+
+
+def _lease(group: Any, index: int) -> Any:
+    """Return an actor that holds the GPU of one bundle of a group."""
+    return (
+        ray.remote(Lease)
+        .options(
+            num_cpus=0,
+            num_gpus=1,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
+        )
+        .remote()
+    )
+
+
+def _kill(handle: Any) -> None:
+    with contextlib.suppress(Exception):  # it has ended already
+        ray.kill(handle)
+
+
+def _ray_nodes() -> list[dict[str, Any]]:
+    return list(ray.nodes())
+
+
+def _has_autoscaler() -> bool:
+    """Return whether an autoscaler serves this cluster, so that pending demand can bring nodes."""
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of an error's message that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,116 @@
+"""Which placement groups to request from Ray, to keep and to return. Pure: no Ray, no I/O.
+
+A placement group reserves the slots of one trial. Ray sees each pending group as demand: it serves it when other
+programs release resources, and an autoscaler adds nodes for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Share:
+    """The slots of a group on one node. `gpus` are named as in CUDA_VISIBLE_DEVICES; empty if slots are CPUs."""
+
+    node: str
+    slots: int
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass
+class Group:
+    """A placement group for one job at a time. It has no shares until Ray has granted it."""
+
+    number: int
+    shares: tuple[Share, ...] = ()
+    job: str | None = None
+    reason_for_waiting: str = ""
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether Ray has reserved the slots of this group."""
+        return bool(self.shares)
+
+
+@dataclass
+class Groups:
+    """The placement groups of an experiment. All of them have the same number of slots."""
+
+    slots_each: int
+    _groups: dict[int, Group] = field(default_factory=dict)
+    _next: int = 1
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def plan(self, wanted: int) -> tuple[list[int], list[int]]:
+        """Adapt the groups to the number that is wanted; return the numbers of new and of returned groups.
+
+        Groups with a job are never returned. Of the others, those that Ray has not granted are returned first.
+        """
+        idle = sorted((group for group in self._groups.values() if group.job is None), key=lambda one: one.is_granted)
+        surplus = max(0, len(self._groups) - wanted)
+        returned = [group.number for group in idle[:surplus]]
+        for number in returned:
+            del self._groups[number]
+        new = []
+        while len(self._groups) < wanted:
+            new.append(self._next)
+            self._groups[self._next] = Group(self._next)
+            self._next += 1
+        return new, returned
+
+    def grant(self, number: int, shares: Iterable[Share]) -> bool:
+        """Record the shares of a group; return False if the group was returned in the meantime."""
+        if number not in self._groups:
+            return False
+        self._groups[number].shares = tuple(shares)
+        return True
+
+    def explain(self, number: int, reason: str) -> None:
+        """Record why Ray has not granted a group yet."""
+        if number in self._groups:
+            self._groups[number].reason_for_waiting = reason
+
+    def free(self, ready: set[str]) -> list[Group]:
+        """Return the granted groups without a job whose nodes are all ready."""
+        return [
+            group
+            for group in self._groups.values()
+            if group.is_granted and group.job is None and all(share.node in ready for share in group.shares)
+        ]
+
+    def pending(self) -> list[Group]:
+        """Return the groups that Ray has not granted."""
+        return [group for group in self._groups.values() if not group.is_granted]
+
+    def finish(self, key: str) -> None:
+        """Record that a job has ended."""
+        for group in self._groups.values():
+            if group.job == key:
+                group.job = None
+
+    def drop_node(self, node: str) -> list[int]:
+        """Forget the groups on a node that was lost or refused, also those with a job; return their numbers."""
+        gone = [group.number for group in self._groups.values() if any(share.node == node for share in group.shares)]
+        for number in gone:
+            del self._groups[number]
+        return gone
+
+    def granted_slots(self) -> int:
+        """Return the number of slots that Ray has granted."""
+        return self.slots_each * sum(group.is_granted for group in self._groups.values())
+
+
+def shares_of(nodes: Iterable[str], gpus: Iterable[str]) -> tuple[Share, ...]:
+    """Return the shares of a group from the node and the GPU of each of its slots; a GPU is "" if slots are CPUs.
+
+    Nodes with more slots come first, so that most ranks are on the node of the chief.
+    """
+    slots: dict[str, list[str]] = {}
+    for node, gpu in zip(nodes, gpus, strict=True):
+        slots.setdefault(node, []).append(gpu)
+    ordered = sorted(slots.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Share(node, len(names), tuple(sorted(name for name in names if name))) for node, names in ordered)
