@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from determined.curves.cache import CachedCurve, CurveCache, SettledCurve, Version
-from determined.curves.derive import EPOCHS, NOTHING, Axis, Curve, curves, extended
+from determined.curves.chart_data import Axis
+from determined.curves.derive import EPOCHS, NOTHING, Curve, curves, extended
 from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
 from determined.curves.summary import Statistics, joined_statistics, statistics_of
