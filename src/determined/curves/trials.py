@@ -13,8 +13,8 @@ from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
 from determined.curves.summary import Statistics, joined_statistics, statistics_of
 from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
-from determined.store.report_texts import TrialVersion
 from determined.store.store import Store
+from determined.store.substores.report_texts import TrialVersion
 
 
 @dataclass(frozen=True)
