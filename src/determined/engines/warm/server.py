@@ -121,6 +121,8 @@ def _warm_up() -> WarmFacts:
     _deregister_finalizers()
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so unshare all pages from the forks
+    # Otherwise every trial counts the frozen objects again.
+    importlib.import_module("determined.pytorch.run.startup_collections").look_for_frozen_objects()
     use_huge_pages()
     return WarmFacts(os.getpid(), read_at_start(environment), path)
 
