@@ -40,7 +40,7 @@ _NOUNS = [
 _NEVER_ONE = {
     ("cli/experiment/views/description.py", "trials"),
     ("cli/tensorboard/start.py", "trials"),
-    ("code_snapshot.py", "files"),
+    ("user_code/snapshot.py", "files"),
     ("core/output_capture/output_limit.py", "lines"),
     ("engines/slots.py", "slots"),
     ("experiment/code/directories.py", "files"),
@@ -48,7 +48,7 @@ _NEVER_ONE = {
     ("experiment/runner/fail_fast.py", "trials"),
     ("experiment/moving/archive.py", "files"),
     ("experiment/moving/unpacking.py", "files"),
-    ("code_copy.py", "files"),
+    ("user_code/copy.py", "files"),
     ("web/api/code.py", "files"),
     ("web/api/compare.py", "experiments"),
     ("web/identifiers.py", "trials"),

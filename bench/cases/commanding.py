@@ -52,8 +52,8 @@ def fill_the_rest(*, experiments: int) -> None:
     """A trial with many reports, models with a version each, and experiments that wait for their turn."""
     from determined.store import open_store
     from determined.store.process import this_process, this_user
-    from determined.store.queue import NewEntry
     from determined.store.rows import MetricRow
+    from determined.store.substores.queue import NewEntry
 
     store = open_store()
     reports = [

@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from determined import absent_modules, errors
-from determined.code_import import import_from_path
 from determined.errors import InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
+from determined.user_code.imports import import_from_path
 
 if TYPE_CHECKING:
     from determined.trial import LegacyTrial, TrialContext

@@ -19,12 +19,12 @@ from determined.config.stored import StoredConfig
 from determined.experiment.checkpoints.of_trials import TrialCheckpoints
 from determined.experiment.deletion import delete_experiment
 from determined.experiment.runner.settings import settings_of
-from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.open import open_store
 from determined.store.rows import PublishingRow
 from determined.store.store import Store
-from determined.store.unrecorded import recover_unrecorded
-from determined.store.writer import Writer
+from determined.store.workers.local_worker_store import LocalWorkerStore
+from determined.store.workers.unrecorded import recover_unrecorded
+from determined.store.workers.writer import Writer
 from tests.helpers.records import announced, opened, runs
 from tests.helpers.s3_server import S3Server
 from tests.store.experiments import begin_managed, with_trials

@@ -114,7 +114,7 @@ NEEDED_BY_A_LIST = {
     "determined.store.databases.schema",
     "determined.store.databases.sqlite",
     "determined.store.experiment_records",
-    "determined.store.experiments",
+    "determined.store.substores.experiments",
     "determined.store.sql.leases",
     "determined.store.open",
     "determined.store.process",

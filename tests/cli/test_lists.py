@@ -14,8 +14,8 @@ import pytest
 
 from determined.cli.groups import LazyGroup
 from determined.store.process import this_user
-from determined.store.queue import NewEntry
 from determined.store.store import Store
+from determined.store.substores.queue import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of
 

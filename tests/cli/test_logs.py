@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from determined import core
-from determined.store.queue import NewEntry
 from determined.store.store import Store
+from determined.store.substores.queue import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search

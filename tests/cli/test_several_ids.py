@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from determined.cli.main import main
 from determined.store.process import this_user
-from determined.store.queue import NewEntry
 from determined.store.store import Store
+from determined.store.substores.queue import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import Terminal, det, det_json, det_ok
 

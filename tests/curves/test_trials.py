@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from determined.curves import cache as cache_module
 from determined.curves.cache import CurveCache
-from determined.curves.derive import AXES, Axis
+from determined.curves.chart_data import AXES, Axis
 from determined.curves.levels import Level
 from determined.curves.read import Key
 from determined.curves.thin import Drawing

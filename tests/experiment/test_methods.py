@@ -10,7 +10,7 @@ import pytest
 from determined.engines.local import LocalEngine
 from determined.experiment.runner.run import run_experiment
 from determined.store.open import checked_place
-from determined.store.queue import NewEntry
+from determined.store.substores.queue import NewEntry
 from tests.experiment.inside import Outcome, create, opened, run
 
 LR = {"type": "double", "minval": 0.1, "maxval": 1.0}

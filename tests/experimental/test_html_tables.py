@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from determined import core
 from determined.experimental import Determined, Experiment
-from determined.experimental.html_tables import Cells, ShownList, table_of_one
+from determined.experimental.results.html_tables import Cells, ShownList, table_of_one
 
 HOSTILE = "<script>alert('x')</script>&\"<b>"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from determined.curves.summary import statistics_of
 from determined.experimental.enums import OrderBy
-from determined.experimental.lists import in_order
+from determined.experimental.results.lists import in_order
 
 
 @given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))

@@ -10,9 +10,10 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from determined.store import experiment_records, output_records, records, rows, unrecorded
-from determined.store.local_worker_store import open_worker_store
-from determined.store.worker_store import WorkerStore
+from determined.store import experiment_records, output_records, records, rows
+from determined.store.workers import unrecorded
+from determined.store.workers.local_worker_store import open_worker_store
+from determined.store.workers.worker_store import WorkerStore
 
 _SCALARS = (int, float, str, bool, type(None))
 # Executed once: a repeated claim answers None, which is allowed, but tests want to see the warning.

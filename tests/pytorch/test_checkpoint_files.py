@@ -15,7 +15,7 @@ from torch.optim import lr_scheduler
 
 import determined
 from determined import pytorch
-from determined.program import Program
+from determined.user_code.program import Program
 from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from determined import errors, pytorch
-from determined.program import Program
+from determined.user_code.program import Program
 from tests.helpers.trials import LineTrial, checkpoints, fit
 
 

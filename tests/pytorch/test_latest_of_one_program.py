@@ -13,8 +13,8 @@ import pytest
 
 from determined import core, pytorch
 from determined.core.supervision.run_identity import run_identity, run_name, shown_identity
-from determined.program import Program
 from determined.store.process import this_user
+from determined.user_code.program import Program
 from tests.helpers import warm
 from tests.helpers.records import opened, runs
 from tests.helpers.trials import LineTrial, checkpoints, fit

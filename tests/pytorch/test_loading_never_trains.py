@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from determined import code_import, core, pytorch
+from determined import core, pytorch
 from determined.checkpoint_storage import manifest
 from determined.errors import TrainingOnImportError
 from determined.experimental import Determined, core_v2
+from determined.user_code import imports
 from tests.helpers import warm
 from tests.helpers.records import runs
 from tests.helpers.trials import LineTrial, checkpoints, fit
@@ -173,18 +174,18 @@ def test_another_thread_may_train_meanwhile(checkpoint: Path) -> None:
 
     thread = threading.Thread(target=train)
     thread.start()
-    code_import.import_hook_of_test = (importing, trained_meanwhile)  # type: ignore[attr-defined]
+    imports.import_hook_of_test = (importing, trained_meanwhile)  # type: ignore[attr-defined]
     try:
         waiting = (
-            "from determined import code_import\n"
-            "importing, trained = code_import.import_hook_of_test\n"
+            "from determined.user_code import imports\n"
+            "importing, trained = imports.import_hook_of_test\n"
             "importing.set()\nassert trained.wait(30)\n"
         )
         load(rewritten(checkpoint, TRIAL + waiting, **MAIN))
     finally:
         importing.set()
         thread.join()
-        del code_import.import_hook_of_test  # type: ignore[attr-defined]
+        del imports.import_hook_of_test  # type: ignore[attr-defined]
     assert results == ["trained"]
     with core.init(tensorboard_mode=core.TensorboardMode.MANUAL):
         pass

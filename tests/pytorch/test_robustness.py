@@ -14,9 +14,9 @@ import torch
 
 from determined import core, errors, pytorch
 from determined.checkpoint_storage import manifest
-from determined.program import Program
 from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint import legacy
+from determined.user_code.program import Program
 from tests.helpers import records
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit

@@ -13,7 +13,7 @@ import pytest
 
 from determined import pytorch
 from determined.checkpoint_storage import manifest
-from determined.program import Program
+from determined.user_code.program import Program
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit
@@ -182,7 +182,7 @@ def test_a_snapshot_can_be_interrupted(number: signal.Signals, data_home: Path, 
     """Thousands of files are left when the signal comes: none of them is waited for."""
     (work_dir / "train.py").write_text(
         "from determined import code_snapshot, pytorch\n"
-        "from determined.code_snapshot import _Snapshot\n"
+        "from determined.user_code.snapshot import _Snapshot\n"
         "take = _Snapshot._take\n"
         "def announced(self, relative):\n"
         "    print('copying', flush=True)\n"

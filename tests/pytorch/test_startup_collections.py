@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from determined import pytorch
+from determined.pytorch.run import startup_collections
 
 
 class Trial(pytorch.PyTorchTrial):
@@ -37,10 +38,15 @@ class Trial(pytorch.PyTorchTrial):
 
 
 @pytest.fixture(autouse=True)
-def nothing_frozen(data_home: Path) -> Iterator[None]:
+def nothing_frozen(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a new process: `tests/conftest.py` freezes objects, which earlier runs of this process have noticed."""
+    monkeypatch.setattr(startup_collections, "_program_has_frozen", False)
+    were_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     yield
     gc.unfreeze()
+    if were_frozen:
+        gc.freeze()
 
 
 def train() -> list[int]:

@@ -17,7 +17,7 @@ import pytest
 from determined.config.dump import dump_yaml
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import this_process, this_user
-from determined.store.queue import DEFAULT_PRIORITY, NewEntry
+from determined.store.substores.queue import DEFAULT_PRIORITY, NewEntry
 from tests.helpers.searches import Search, end_processes
 
 PATIENT = Path(__file__).parent / "models" / "patient"

@@ -10,7 +10,7 @@ from io import StringIO
 import pytest
 
 from determined import core
-from determined.store.queue import NewEntry
+from determined.store.substores.queue import NewEntry
 from tests.cli.running import det, det_json, det_ok, head_of, rows_of
 from tests.queue.conftest import SEARCH, QueuedSearch
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from determined.searchers.brackets import Bracket, adaptive_brackets, integer_logarithm, next_bracket, thresholds
+from determined.searchers.halving.brackets import (
+    Bracket,
+    adaptive_brackets,
+    integer_logarithm,
+    next_bracket,
+    thresholds,
+)
 from determined.searchers.preview import Preview, ValueRange, preview
 from tests.searchers.methods import GRID, SPACE, config
 

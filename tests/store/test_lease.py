@@ -15,10 +15,10 @@ import pytest
 from determined.errors import ExperimentHeld, LeaseLost
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.experiment_records import JournalEntry
-from determined.store.experiments import Experiments
 from determined.store.open import open_store
 from determined.store.process import Process, this_process
 from determined.store.store import Store
+from determined.store.substores.experiments import Experiments
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import held_experiment, new_experiment, new_trial
 from tests.store.rows import GONE
@@ -201,7 +201,7 @@ import sys
 from determined.store.databases import postgres
 from determined.store.open import open_store
 from determined.store.process import this_process
-from determined.store.writer import Writer
+from determined.store.workers.writer import Writer
 postgres._LONGEST_PAUSE_IN_TRANSACTION = "300ms"
 place, experiment_id = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)

@@ -19,7 +19,7 @@ from tests.store.rows import begin, checkpoint
 REPORTER = """
 import sys
 from determined.store.open import open_store
-from determined.store.writer import Writer
+from determined.store.workers.writer import Writer
 from tests.store.rows import begin, metric
 place, rounds = sys.argv[1], int(sys.argv[2])
 writer = Writer(lambda: open_store(place), patience=60)
@@ -108,7 +108,7 @@ import os, signal, sys
 from determined import core
 from determined.store.open import open_store
 from determined.core.supervision.run_identity import run_identity
-from determined.program import this_program
+from determined.user_code.program import this_program
 
 LENGTH, KILLED_AT = 40, int(sys.argv[1])
 store = open_store()

@@ -9,8 +9,8 @@ import pytest
 from determined.errors import StoreError
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.open import open_store
-from determined.store.queue import NewEntry
 from determined.store.store import Store
+from determined.store.substores.queue import NewEntry
 from tests.store.experiments import held_experiment, new_experiment
 
 ODD = "a/../b\n'; DROP TABLE queue; -- \N{SNOWMAN} 😀"

@@ -10,9 +10,9 @@ import pytest
 
 from determined.errors import CheckpointInUse, StoreError
 from determined.store.open import open_store
-from determined.store.registry import Edit
 from determined.store.rows import EndRow
 from determined.store.store import Store
+from determined.store.substores.registry import Edit
 from tests.store.rows import begin, checkpoint
 
 ODD = "a/../b\n'; DROP TABLE models; -- \N{SNOWMAN} 😀"

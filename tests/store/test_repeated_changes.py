@@ -20,7 +20,7 @@ from determined.store.experiment_changes import (
 from determined.store.experiment_records import JournalEntry, Lease
 from determined.store.open import open_store
 from determined.store.store import Store
-from determined.store.writer import Writer
+from determined.store.workers.writer import Writer
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import held_experiment, new_trial, with_trials
 

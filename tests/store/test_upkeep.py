@@ -15,7 +15,7 @@ from determined.store.open import open_store
 from determined.store.records import is_to_be_removed
 from determined.store.rows import EndRow, LogRow
 from determined.store.store import Store
-from determined.store.upkeep import RunDirectory
+from determined.store.substores.upkeep import RunDirectory
 from tests.helpers.postgres import PostgresServer
 from tests.helpers.waiting import wait_until
 from tests.store.experiments import begin_managed, held_experiment, new_experiment, new_trial, with_trials

@@ -11,11 +11,11 @@ import pytest
 import determined
 from determined.errors import CheckpointInUse, NotFoundException, StoreError
 from determined.store.experiment_changes import Change
-from determined.store.local_worker_store import is_shared, open_worker_store, store_exists
 from determined.store.records import Request
 from determined.store.rows import LogRow, MetadataRow, PublishingRow, Row, StatusRow
 from determined.store.store import Store
-from determined.store.worker_store import WorkerStore
+from determined.store.workers.local_worker_store import is_shared, open_worker_store, store_exists
+from determined.store.workers.worker_store import WorkerStore
 from tests.helpers.relay import RelayedStore, is_plain, methods
 from tests.store.experiments import allocate, managed_start, new_trial, with_trials
 from tests.store.rows import alive, checkpoint, metric, start, upload
@@ -24,12 +24,12 @@ SOURCE = Path(determined.__file__).parent
 # Packages whose code runs in the processes of a trial.
 OF_WORKERS = ("core", "pytorch", "tensorboard", "sinks", "launch", "exec", "horovod", "trial.py")
 # What they may import of `determined.store`: plain data, and the modules through which they reach a `WorkerStore`.
-PLAIN_DATA = {"experiment_records", "output_records", "process", "records", "rows", "states", "unrecorded"}
+PLAIN_DATA = {"experiment_records", "output_records", "process", "records", "rows", "states", "workers.unrecorded"}
 ACCESS = {
-    "local_worker_store": {"is_shared", "open_worker_store", "store_exists"},
+    "workers.local_worker_store": {"is_shared", "open_worker_store", "store_exists"},
     "open": {"checked_place", "patience"},
-    "worker_store": {"WorkerStore"},
-    "writer": {"Writer"},
+    "workers.worker_store": {"WorkerStore"},
+    "workers.writer": {"Writer"},
 }
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from determined.errors import StoreError
-from determined.store import writer as writing
 from determined.store.databases import sqlite
 from determined.store.open import open_store
 from determined.store.records import Metric
 from determined.store.rows import StatusRow
 from determined.store.store import Store
-from determined.store.writer import Writer
+from determined.store.workers import writer as writing
+from determined.store.workers.writer import Writer
 from tests.helpers.postgres import PostgresServer
 from tests.store.rows import begin, metric
 
@@ -301,7 +301,7 @@ def test_a_closed_writer_takes_nothing(place: str, make_writer: Callable[..., Wr
 PROGRAM = """
 import os, signal, sys
 from determined.store.open import open_store
-from determined.store.writer import Writer
+from determined.store.workers.writer import Writer
 from tests.store.rows import begin, metric
 place, how = sys.argv[1:]
 writer = Writer(lambda: open_store(place), patience=30)

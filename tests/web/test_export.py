@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from determined import built_page
 from determined.cli.main import main
 from determined.config.experiment import load_experiment
 from determined.experiment.creation.create import create_experiment
 from determined.store.store import Store
-from determined.web import pages
 from determined.web.export import canonical
 from tests.web.site import Site
 from tests.web.test_routes import HOSTILE, filled
@@ -108,7 +108,7 @@ def test_the_command_writes_a_file(
 ) -> None:
     filled(store)
     monkeypatch.setenv("DET_STORE", place)
-    monkeypatch.setattr(pages, "STATIC", static)
+    monkeypatch.setattr(built_page, "STATIC", static)
     file = tmp_path / "view.html"
     words = ["ui", "export", "/runs", "-o", str(file)]
     done = CliRunner().invoke(main, words)

@@ -14,10 +14,11 @@ import httpx
 import psutil
 import pytest
 
+from determined import built_page
 from determined.cli.main import main
 from determined.errors import DeterminedError
 from determined.store.open import checked_place, open_store
-from determined.web import pages, serve
+from determined.web import serve
 from determined.web.serve import bound_socket
 from tests.helpers.waiting import wait_until
 from tests.web.server import running_server
@@ -139,7 +140,7 @@ def test_another_address_needs_an_option_and_its_name_is_answered(static: Path) 
 def test_the_command_says_how_to_build_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    monkeypatch.setattr(serve, "is_built", lambda static: pages.is_built(tmp_path))
+    monkeypatch.setattr(serve, "is_built", lambda static: built_page.is_built(tmp_path))
     done = CliRunner().invoke(main, ["ui", "start", "--no-browser"])
     assert done.exit_code == 1
     assert "npm run build" in done.output

@@ -91,9 +91,9 @@ def export(address: str, output: Path, form: Form) -> None:
     Example: det ui export /experiments/3 -o search.html
     """
     _require_packages()
+    from determined.built_page import STATIC
     from determined.web.app import create_app
     from determined.web.export import export_page
-    from determined.web.pages import STATIC
 
     refuse_existing(output)
     with opened_store():  # a store that cannot be read fails the command, instead of being the content of the file

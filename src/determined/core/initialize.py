@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from determined import info as cluster_info
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
-from determined.code_copy import CODE
-from determined.code_import import refuse_while_importing
 from determined.config.length import Length, parse_length
 from determined.config.stored import StoredConfig
 from determined.console_log import show_levels
@@ -41,6 +39,8 @@ from determined.info import ClusterInfo
 from determined.plural import counted
 from determined.sinks.selection import chosen_sinks
 from determined.store.open import checked_place
+from determined.user_code.copy import CODE
+from determined.user_code.imports import refuse_while_importing
 
 if TYPE_CHECKING:
     from determined.sinks.base import Sink

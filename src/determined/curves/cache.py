@@ -17,7 +17,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from determined.curves.derive import Axis, Curve
+from determined.curves.chart_data import Axis
+from determined.curves.derive import Curve
 from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
 from determined.curves.summary import Statistics

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
+from determined.curves.chart_data import Axis
 from determined.curves.levels import Floats, Level, build_level, coarsened, fitting_exponent, joined
 from determined.curves.read import Column, Key
 from determined.curves.thin import Points
-
-Axis = Literal["batches", "epochs", "time"]
-AXES: tuple[Axis, ...] = ("batches", "epochs", "time")
 
 _MOST_POINTS = 1000  # a longer curve is kept as a level
 _BUCKETS = 1024  # of a level: at least half as many, because widths are powers of two

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from determined.config.metric_values import number
 from determined.curves.levels import Floats, Integers
 from determined.errors import StoreError
-from determined.store.report_texts import ReportTexts
+from determined.store.substores.report_texts import ReportTexts
 
 _orjson: Any
 try:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from determined.curves.cache import CachedCurve, CurveCache, SettledCurve, Version
-from determined.curves.derive import EPOCHS, NOTHING, Axis, Curve, curves, extended
+from determined.curves.chart_data import Axis
+from determined.curves.derive import EPOCHS, NOTHING, Curve, curves, extended
 from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
 from determined.curves.summary import Statistics, joined_statistics, statistics_of
 from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
-from determined.store.report_texts import TrialVersion
 from determined.store.store import Store
+from determined.store.substores.report_texts import TrialVersion
 
 
 @dataclass(frozen=True)

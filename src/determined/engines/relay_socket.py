@@ -43,8 +43,7 @@ class RelaySocket:
     def fileno(self) -> int:
         """Return the file descriptor to wait for, for the selector of an engine."""
         # An epoll or kqueue object, which is readable while one of its files is ready.
-        descriptor: int = self._selector.fileno()  # type: ignore[attr-defined]
-        return descriptor
+        return self._selector.fileno()
 
     def received(self) -> list[tuple[int, bytes]]:
         """Return the requests that have arrived completely, each with the number of its connection, and send answers.

@@ -7,8 +7,8 @@ import sys
 import traceback
 from pathlib import Path
 
-from determined.code_import import checking_entrypoint, import_class
 from determined.errors import DeterminedError, InvalidExperimentException
+from determined.user_code.imports import checking_entrypoint, import_class
 
 # Exit code which states that the last line of the output is the reason. Not 1, with which Python exits after any error,
 # nor 2, after wrong arguments.

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from determined.code_import import import_class
 from determined.config.reading.load import load_yaml
 from determined.config.stored import StoredConfig
 from determined.info import get_cluster_info
+from determined.user_code.imports import import_class
 
 _LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
 _SECONDS_BETWEEN_STACK_DUMPS = 30  # often enough to see where a trial hangs, and seldom enough not to flood its log

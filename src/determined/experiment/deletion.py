@@ -24,12 +24,12 @@ from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.files import experiment_dir
 from determined.names import is_name
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.process import is_running, this_process
 from determined.store.records import StoredCheckpoint
 from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.store import Store
-from determined.store.unrecorded import recover_unrecorded
+from determined.store.workers.local_worker_store import LocalWorkerStore
+from determined.store.workers.unrecorded import recover_unrecorded
 
 logger = logging.getLogger("determined.experiment")
 

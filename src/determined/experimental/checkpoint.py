@@ -15,9 +15,9 @@ from determined.config.flattening import flat
 from determined.errors import CheckpointNotFound, CheckpointStateException
 from determined.experimental import metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
-from determined.experimental.html_tables import Cells, joined, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.old_names import warn_renamed
+from determined.experimental.results.html_tables import Cells, joined, table_of_one
 from determined.experimental.session import Session, utc_datetime
 
 if TYPE_CHECKING:

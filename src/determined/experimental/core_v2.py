@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from determined import core
 from determined import info as cluster_info
-from determined.code_import import refuse_while_importing
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.core.experimental import ExperimentalContext
 from determined.core.initialize import open_run
@@ -26,6 +25,7 @@ from determined.core.output_capture.exit_watch import ExitWatch
 from determined.core.supervision.detached import Detached
 from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
 from determined.store.open import checked_place
+from determined.user_code.imports import refuse_while_importing
 
 if TYPE_CHECKING:
     from determined.experimental.determined import Determined

@@ -10,23 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined.errors import NotFoundException
-from determined.experimental import lists, metrics
+from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.experimental.experiment import Experiment
-from determined.experimental.html_tables import ShownList
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, read_checkpoint
 from determined.experimental.old_names import raise_missing, warn_renamed
 from determined.experimental.output import Output, output_with_id
+from determined.experimental.results import lists
+from determined.experimental.results.html_tables import ShownList
 from determined.experimental.session import Session
 from determined.experimental.trial import Trial
 from determined.store.databases import location as places
 from determined.store.process import this_user
 
 if TYPE_CHECKING:
-    from determined.store import registry
     from determined.store.store import Store
+    from determined.store.substores import registry
 
 logger = logging.getLogger("determined.experimental")
 

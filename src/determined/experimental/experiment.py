@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from determined.experimental import checkpoint_lists, experiment_control, frames, lists, metrics
+from determined.experimental import experiment_control, metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
-from determined.experimental.html_tables import Cells, ShownList, table_of_one
-from determined.experimental.lists import first
 from determined.experimental.old_names import raise_missing, warn_renamed
 from determined.experimental.output import Output, outputs_of_experiment
+from determined.experimental.results import checkpoint_lists, frames, lists
+from determined.experimental.results.html_tables import Cells, ShownList, table_of_one
+from determined.experimental.results.lists import first
 from determined.experimental.session import Session, utc_datetime
 from determined.experimental.trial import Trial
 from determined.stop_request import StopRequest

@@ -12,15 +12,15 @@ from determined.errors import NotFoundException
 from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import DownloadMode, OrderBy
-from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.old_names import raise_missing, warn_renamed
+from determined.experimental.results.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.session import Session, utc_datetime
-from determined.store.registry import Edit
+from determined.store.substores.registry import Edit
 
 if TYPE_CHECKING:
-    from determined.store import registry
     from determined.store.store import Store
+    from determined.store.substores import registry
 
 
 def read_checkpoint(session: Session, uuid: str) -> Checkpoint:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from determined.experimental.html_tables import Cells, ShownList, table_of_one
+from determined.experimental.results.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.session import Session, utc_datetime
 
 if TYPE_CHECKING:

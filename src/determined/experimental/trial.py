@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from determined.config.flattening import flat
-from determined.experimental import checkpoint_lists, frames, metrics, trial_logs
+from determined.experimental import metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
-from determined.experimental.html_tables import Cells, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.old_names import warn_renamed
 from determined.experimental.output import Output, outputs_of_trial
+from determined.experimental.results import checkpoint_lists, frames
+from determined.experimental.results.html_tables import Cells, table_of_one
 from determined.experimental.session import Session, utc_datetime
 from determined.store.records import LogFilter
 

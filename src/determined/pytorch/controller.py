@@ -13,7 +13,6 @@ from typing import Any
 from determined import core
 from determined.core.ranks.agreement import in_step
 from determined.errors import InvalidExperimentException
-from determined.program import is_interactive
 from determined.pytorch import validation
 from determined.pytorch.binding import bind
 from determined.pytorch.callbacks import Callbacks, log_errors_of
@@ -41,6 +40,7 @@ from determined.pytorch.state import LoopState
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Epoch
 from determined.pytorch.validation import Validation
+from determined.user_code.program import is_interactive
 
 logger = logging.getLogger("determined.pytorch")
 

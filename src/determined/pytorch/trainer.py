@@ -7,7 +7,6 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from determined.code_import import refuse_while_importing
 from determined.info import from_env
 from determined.pytorch import fit_arguments
 from determined.pytorch.context import PyTorchTrialContext
@@ -17,6 +16,7 @@ from determined.pytorch.metrics.nonfinite import OnNan, checked_policy
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, TrainUnit
+from determined.user_code.imports import refuse_while_importing
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -92,7 +92,7 @@ class Trainer:
         Raises TypeError or ValueError for invalid arguments, InvalidExperimentException if the trial is incomplete, and
         SystemExit after a signal or at the time limit (in an interactive session KeyboardInterrupt).
         """
-        # Importing the code of a checkpoint must never start a training, see `determined.code_import`.
+        # Importing the code of a checkpoint must never start a training, see `determined.user_code.imports`.
         refuse_while_importing("Trainer.fit()")
         described = from_env(os.environ)
         config = described.trial._config if described is not None else {}

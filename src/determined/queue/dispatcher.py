@@ -27,9 +27,9 @@ from determined.queue.submission import has_files_here
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.experiment_records import Experiment, Holder
 from determined.store.process import is_running, this_process, this_user
-from determined.store.queue import LOWEST_PRIORITY, Entry
 from determined.store.states import EXPERIMENT_ENDED
 from determined.store.store import Store
+from determined.store.substores.queue import LOWEST_PRIORITY, Entry
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.queue.captured_environment import load_environment
 from determined.queue.daemon_start import DET
 from determined.store.experiment_records import Experiment
-from determined.store.queue import Entry
+from determined.store.substores.queue import Entry
 
 # More than one message has; longer data is read in several steps.
 _MOST_BYTES = 1 << 16

@@ -23,9 +23,9 @@ from determined.searchers.build import build
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import this_process, this_user
-from determined.store.queue import DEFAULT_PRIORITY, Entry, NewEntry
 from determined.store.states import EXPERIMENT_ENDED
 from determined.store.store import Store
+from determined.store.substores.queue import DEFAULT_PRIORITY, Entry, NewEntry
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_RELEASE_LEASE = 10.0

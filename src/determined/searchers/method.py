@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from determined.config.blocks.searcher import SearcherBlock
 from determined.searchers.base import Searcher
-from determined.searchers.brackets import Bracket
+from determined.searchers.halving.brackets import Bracket
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from determined.searchers.base import (
 )
 from determined.searchers.comparison import Comparison
 from determined.searchers.explore import explore
+from determined.searchers.halving.rung import WORST
 from determined.searchers.newest_validation import NewestValidation
-from determined.searchers.rung import WORST
 from determined.searchers.sources import with_identity
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from determined.config.hyperparameters import LogRange, leaves
-from determined.searchers.brackets import Bracket
+from determined.searchers.halving.brackets import Bracket
 from determined.searchers.method import method_of
 
 if TYPE_CHECKING:

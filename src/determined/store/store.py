@@ -25,17 +25,17 @@ from determined.store.records import (
 from determined.store.sql import columns
 
 if TYPE_CHECKING:
-    from determined.store.experiments import Experiments
-    from determined.store.lineage import Lineage
-    from determined.store.outputs import Outputs
-    from determined.store.overview import Overview
     from determined.store.owners import Owners
-    from determined.store.publishing import Publishing
-    from determined.store.queue import Queue
-    from determined.store.registry import Registry
-    from determined.store.report_texts import ReportReader
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
-    from determined.store.upkeep import Upkeep
+    from determined.store.substores.experiments import Experiments
+    from determined.store.substores.lineage import Lineage
+    from determined.store.substores.outputs import Outputs
+    from determined.store.substores.overview import Overview
+    from determined.store.substores.publishing import Publishing
+    from determined.store.substores.queue import Queue
+    from determined.store.substores.registry import Registry
+    from determined.store.substores.report_texts import ReportReader
+    from determined.store.substores.upkeep import Upkeep
 
 
 class Store:
@@ -67,35 +67,35 @@ class Store:
     @cached_property
     def experiments(self) -> Experiments:
         """The queries about experiments, including experiments with a search."""
-        from determined.store.experiments import Experiments
+        from determined.store.substores.experiments import Experiments
 
         return Experiments(self._database)
 
     @cached_property
     def registry(self) -> Registry:
         """The queries about models and the checkpoints registered as their versions."""
-        from determined.store.registry import Registry
+        from determined.store.substores.registry import Registry
 
         return Registry(self._database)
 
     @cached_property
     def lineage(self) -> Lineage:
         """The queries about which runs used which checkpoints."""
-        from determined.store.lineage import Lineage
+        from determined.store.substores.lineage import Lineage
 
         return Lineage(self._database)
 
     @cached_property
     def publishing(self) -> Publishing:
         """The queries about checkpoints that are in their storage but not yet recorded as a row."""
-        from determined.store.publishing import Publishing
+        from determined.store.substores.publishing import Publishing
 
         return Publishing(self._database)
 
     @cached_property
     def outputs(self) -> Outputs:
         """The queries about files that trials upload as results in addition to their checkpoints."""
-        from determined.store.outputs import Outputs
+        from determined.store.substores.outputs import Outputs
 
         return Outputs(self._database)
 
@@ -109,28 +109,28 @@ class Store:
     @cached_property
     def queue(self) -> Queue:
         """The queries about experiments that wait for slots on a machine."""
-        from determined.store.queue import Queue
+        from determined.store.substores.queue import Queue
 
         return Queue(self._database)
 
     @cached_property
     def reports(self) -> ReportReader:
         """The queries that read the reports of trials for charts."""
-        from determined.store.report_texts import ReportReader
+        from determined.store.substores.report_texts import ReportReader
 
         return ReportReader(self._database)
 
     @cached_property
     def overview(self) -> Overview:
         """The queries that read many rows at once, for tables."""
-        from determined.store.overview import Overview
+        from determined.store.substores.overview import Overview
 
         return Overview(self._database)
 
     @cached_property
     def upkeep(self) -> Upkeep:
         """The queries that edit or delete experiments and checkpoints after they were created."""
-        from determined.store.upkeep import Upkeep
+        from determined.store.substores.upkeep import Upkeep
 
         return Upkeep(self._database)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 from fastapi import FastAPI
 
+from determined.built_page import STATIC
 from determined.store.open import checked_place
 from determined.web.api import (
     actions,
@@ -28,7 +29,7 @@ from determined.web.api import (
     trials,
 )
 from determined.web.errors import handle_errors
-from determined.web.pages import STATIC, add_pages
+from determined.web.pages import add_pages
 from determined.web.state import ServerState
 
 _THREADS = 8

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +12,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from fastapi import FastAPI
 
+from determined.built_page import HOW_TO_BUILD, document, is_built
 from determined.errors import DeterminedError
 from determined.web.answers import encoded
 from determined.web.export_requests import requests_of
-from determined.web.pages import HOW_TO_BUILD, is_built
 
 _MOST_BYTES = 200 * 2**20  # of answers; a browser takes long for a larger file
 
@@ -54,7 +51,8 @@ def export_page(app: FastAPI, static: Path, address: str, requests: Sequence[str
             ask(path)
     if not requests:
         requests_of(address, ask)
-    return _html(static, {"address": address, "created": time.time(), "answers": answers})
+    content = encoded({"address": address, "created": time.time(), "answers": answers}).decode()
+    return document(static, "page.js", content).encode()
 
 
 def canonical(path: str) -> str:
@@ -97,34 +95,3 @@ def get(app: FastAPI, path: str) -> tuple[int, bytes]:
     # In a loop of its own: a route that exports runs in a thread, which has none.
     asyncio.run(app(scope, receive, send))
     return status, b"".join(parts)
-
-
-def _html(static: Path, content: dict[str, Any]) -> bytes:
-    """Return the page with its script, its styles and the answers in one file.
-
-    Its policy allows exactly this script and these styles, so that nothing in the answers can be executed.
-    """
-    page = (static / "index.html").read_text()
-    script = _closed((static / "page.js").read_text(), "script")
-    styles = _closed((static / "page.css").read_text(), "style") if (static / "page.css").is_file() else ""
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(styles)}'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    data = encoded(content).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    page = re.sub(r'<link rel="(?:stylesheet|icon)"[^>]*>\n?', "", page)
-    page = re.sub(r'<script src="[^"]*"[^>]*></script>\n?', "", page)
-    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{styles}</style>\n'
-    body = f'<script type="application/json" id="det-export">{data}</script>\n<script>{script}</script>\n'
-    page = page.replace('<meta charset="utf-8">\n', f'<meta charset="utf-8">\n{head}', 1)
-    return page.replace("</body>", f"{body}</body>", 1).encode()
-
-
-def _closed(text: str, tag: str) -> str:
-    """Return a script or style sheet that cannot end its element early."""
-    return re.sub(f"</(?={tag})", r"<\\/", text, flags=re.IGNORECASE)
-
-
-def _digest(text: str) -> str:
-    """Return the hash by which a policy names an inline script or style sheet."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

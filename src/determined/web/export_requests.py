@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
+from determined.curves import metric_keys
+
 Ask = Callable[[str], Any]
 
 _STATISTICS = ("last", "min", "max", "mean")
@@ -108,12 +110,7 @@ def _listed(text: str) -> list[str]:
 def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None) -> str | None:
     """Return the metric that the page draws."""
     numeric = [key["key"] for key in keys if key["numeric"]]
-    if wanted in numeric:
-        return wanted
-    exact = [key for key in numeric if searcher is not None and key in (searcher, f"validation/{searcher}")]
-    own = exact + [key for key in numeric if searcher is not None and key.endswith(f"/{searcher}")]
-    validation = [key for key in numeric if key.startswith("validation/")]
-    return next(iter([*own, *validation, *numeric]), None)
+    return wanted if wanted in numeric else metric_keys.first_drawn(searcher, numeric)
 
 
 def _count(text: str | None) -> int:

@@ -7,11 +7,8 @@ from pathlib import Path
 from fastapi import FastAPI, Response
 from starlette.exceptions import HTTPException
 
-STATIC = Path(__file__).parent / "static"
-HOW_TO_BUILD = (
-    "The page is not built. An installed package contains it; in a clone of the repository, with Node.js: "
-    "cd page && npm ci && npm run build"
-)
+from determined.built_page import HOW_TO_BUILD
+
 _TYPES = {
     ".js": "text/javascript",
     ".css": "text/css",
@@ -19,11 +16,6 @@ _TYPES = {
     ".html": "text/html",
     ".txt": "text/plain",
 }
-
-
-def is_built(static: Path = STATIC) -> bool:
-    """Return whether the page was built."""
-    return (static / "index.html").is_file()
 
 
 def add_pages(app: FastAPI, static: Path) -> None:

@@ -20,10 +20,10 @@ from typing import NoReturn
 import uvicorn
 
 from determined import paths
+from determined.built_page import HOW_TO_BUILD, STATIC, is_built
 from determined.errors import DeterminedError
 from determined.web.app import create_app
 from determined.web.guard import App, Guard, Message, Receive, Scope, Send, allowed_hosts, send_json
-from determined.web.pages import HOW_TO_BUILD, STATIC, is_built
 from determined.web.sessions import CODE_SECONDS, Sessions
 
 DEFAULT_PORT = 8642

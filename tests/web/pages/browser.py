@@ -13,7 +13,7 @@ from pathlib import Path
 
 import playwright.sync_api as api
 
-from determined.web.pages import is_built
+from determined.built_page import is_built
 from tests.helpers.searches import DET, Search
 
 CHROMIUM = shutil.which("chromium")

@@ -10,7 +10,7 @@ from pathlib import Path
 import playwright.sync_api as api
 from playwright.sync_api import expect
 
-from determined.web.pages import STATIC
+from determined.built_page import STATIC
 from tests.helpers.searches import Search
 from tests.web.pages.browser import Ui, Visitor, running_ui, visiting
 

@@ -14,7 +14,7 @@ from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
-    from determined.store.registry import Model
+    from determined.store.substores.registry import Model
 
 _ORDERS: dict[str, Callable[[Model], Any]] = {
     "name": lambda model: model.name,

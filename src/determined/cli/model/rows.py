@@ -12,8 +12,8 @@ from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
     from determined.store.records import StoredCheckpoint
-    from determined.store.registry import Model, ModelVersion
     from determined.store.store import Store
+    from determined.store.substores.registry import Model, ModelVersion
 
 _DIGITS_OF_AN_ID = 18  # every number of 18 digits fits 64 bits
 

@@ -14,8 +14,8 @@ from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.queue import Entry
     from determined.store.store import Store
+    from determined.store.substores.queue import Entry
 
 
 class Queued(NamedTuple):

@@ -59,8 +59,15 @@ def environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if name.startswith(_OURS) and name != _STORE:
             continue
-        yield from secrets_in(value, name)
-        yield value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # also if the password is not quoted
+        yield from _secrets_of_variable(name, value)
+
+
+# A run masks each of its status texts, by what the environment is at that moment; few variables change meanwhile.
+@lru_cache(maxsize=512)
+def _secrets_of_variable(name: str, value: str) -> tuple[str, ...]:
+    """Return the secrets in one environment variable, cached."""
+    unquoted = value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # of a URL whose password is not quoted
+    return (*secrets_in(value, name), unquoted)
 
 
 # Few sets of secrets occur in a process; the limit protects a long-running daemon.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from determined.checkpoint_storage.outputs import OutputStorage
 from determined.plural import counted
 from determined.store.output_records import Upload, rank_directory
-from determined.store.worker_store import WorkerStore
+from determined.store.workers.worker_store import WorkerStore
 
 logger = logging.getLogger("determined.core")
 

@@ -21,7 +21,7 @@ from determined.core.checkpoints.upload import CheckpointUpload, saying_not_save
 from determined.core.supervision.checkpoint_records import CheckpointRecords
 from determined.core.supervision.reports import CheckpointRecord
 from determined.errors import DeterminedError
-from determined.store.unrecorded import recover_unrecorded
+from determined.store.workers.unrecorded import recover_unrecorded
 
 logger = logging.getLogger("determined.core")
 

@@ -18,8 +18,8 @@ from typing import Any
 from determined.core.output_capture.output_limit import OutputLimit, PrintedLine
 from determined.errors import DeterminedError
 from determined.output_lines import LONGEST, level_of, pieces
-from determined.program import ipython_shell
 from determined.switches import is_on
+from determined.user_code.program import ipython_shell
 
 logger = logging.getLogger("determined.core")
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from determined.core.supervision.managed import Managed
 from determined.errors import StoreError
-from determined.store.local_worker_store import is_shared, store_exists
 from determined.store.process import Process, on_this_machine
 from determined.store.rows import AttemptStart, BegunAttempt, NewRun
-from determined.store.worker_store import WorkerStore
+from determined.store.workers.local_worker_store import is_shared, store_exists
+from determined.store.workers.worker_store import WorkerStore
 
 
 class Member(NamedTuple):

@@ -18,10 +18,10 @@ from determined.core.supervision.detached import Detached
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.run_identity import run_identity
 from determined.core.supervision.supervisor import Supervisor
-from determined.git_commit import git_commit
-from determined.program import this_program
 from determined.store.open import checked_place
 from determined.store.rows import NewRun
+from determined.user_code.git_commit import git_commit
+from determined.user_code.program import this_program
 
 if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed

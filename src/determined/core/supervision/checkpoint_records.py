@@ -13,8 +13,8 @@ from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identi
 from determined.store.process import is_running, this_process
 from determined.store.records import StoredCheckpoint, is_to_be_removed
 from determined.store.rows import BegunAttempt, CheckpointRow, PublishingRow
-from determined.store.worker_store import WorkerStore
-from determined.store.writer import Writer
+from determined.store.workers.worker_store import WorkerStore
+from determined.store.workers.writer import Writer
 
 logger = logging.getLogger("determined.core")
 

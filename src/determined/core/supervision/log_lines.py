@@ -10,8 +10,8 @@ from determined.core.output_capture.output_copy import OutputCopy
 from determined.core.output_capture.output_limit import PrintedLine
 from determined.core.supervision.attempts import Attempts, RecordedRun, StoreOutOfReach
 from determined.store.rows import BegunAttempt, LogRow
-from determined.store.worker_store import WorkerStore
-from determined.store.writer import Writer
+from determined.store.workers.worker_store import WorkerStore
+from determined.store.workers.writer import Writer
 
 
 class LogLines:

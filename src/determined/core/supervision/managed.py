@@ -11,7 +11,7 @@ from determined.config.stored import StoredConfig
 from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.info import ClusterInfo
-from determined.store.worker_store import WorkerStore
+from determined.store.workers.worker_store import WorkerStore
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from determined.core.supervision.reports import Metrics
 from determined.store.rows import BegunAttempt, MetricRow, Row
-from determined.store.worker_store import WorkerStore
-from determined.store.writer import Writer
+from determined.store.workers.worker_store import WorkerStore
+from determined.store.workers.writer import Writer
 
 logger = logging.getLogger("determined.core")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 
-from determined.program import Program
 from determined.store.process import this_user
+from determined.user_code.program import Program
 
 NAME_VARIABLE = "DET_RUN_NAME"
 _LONGEST_NAME = 200  # fits into lists and into the identity, which is indexed

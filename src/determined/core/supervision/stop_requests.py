@@ -10,8 +10,8 @@ from determined.core.supervision.attempts import Attempts, RecordedRun, StoreOut
 from determined.core.supervision.log_once import LogOnce
 from determined.stop_request import StopRequest
 from determined.store.rows import BegunAttempt
-from determined.store.worker_store import WorkerStore
-from determined.store.writer import Writer
+from determined.store.workers.worker_store import WorkerStore
+from determined.store.workers.writer import Writer
 
 _SECONDS_BETWEEN_TRIES = 1.0  # between attempts to find the run whose stop requests a rank wants to read
 

@@ -19,12 +19,12 @@ from determined.core.supervision.reports import Metrics, RunStatus, StatusChange
 from determined.core.supervision.run_end import end_of_standalone_run
 from determined.core.supervision.stop_requests import StopRequests
 from determined.stop_request import StopRequest
-from determined.store.local_worker_store import open_worker_store
 from determined.store.open import patience
 from determined.store.rows import BegunAttempt, ComparedMetricRow, EndRow, MetadataRow, StatusRow
 from determined.store.states import AttemptState
-from determined.store.worker_store import WorkerStore
-from determined.store.writer import Writer
+from determined.store.workers.local_worker_store import open_worker_store
+from determined.store.workers.worker_store import WorkerStore
+from determined.store.workers.writer import Writer
 
 if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed

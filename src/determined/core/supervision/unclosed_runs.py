@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable
 
 from determined.core.output_capture.exit_watch import ExitWatch
-from determined.program import is_interactive
 from determined.store.rows import BegunAttempt
+from determined.user_code.program import is_interactive
 
 logger = logging.getLogger("determined.core")
 

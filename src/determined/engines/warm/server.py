@@ -47,13 +47,13 @@ _IMPORTED = (
     "determined.core.ranks.object_group",
     "determined.checkpoint_storage.retention",
     "determined.checkpoint_storage.types.directory",
-    "determined.store.experiments",
-    "determined.store.publishing",
-    "determined.store.registry",
+    "determined.store.substores.experiments",
+    "determined.store.substores.publishing",
+    "determined.store.substores.registry",
     "determined.store.store",
     "determined.store.sql.attempts",
     "determined.store.sql.row_writing",
-    "determined.store.upkeep",
+    "determined.store.substores.upkeep",
     "determined.store.databases.sqlite",
     "pathspec",
 )
@@ -121,6 +121,8 @@ def _warm_up() -> WarmFacts:
     _deregister_finalizers()
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so unshare all pages from the forks
+    # Otherwise every trial counts the frozen objects again.
+    importlib.import_module("determined.pytorch.run.startup_collections").look_for_frozen_objects()
     use_huge_pages()
     return WarmFacts(os.getpid(), read_at_start(environment), path)
 

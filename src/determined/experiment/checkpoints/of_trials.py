@@ -13,11 +13,11 @@ from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.runner.settings import Settings
-from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.records import StoredCheckpoint, is_to_be_removed
 from determined.store.store import Store
-from determined.store.unrecorded import recover_unrecorded
-from determined.store.writer import Writer
+from determined.store.workers.local_worker_store import LocalWorkerStore
+from determined.store.workers.unrecorded import recover_unrecorded
+from determined.store.workers.writer import Writer
 
 logger = logging.getLogger("determined.experiment")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from determined import code_copy
 from determined.errors import InvalidExperimentException
+from determined.user_code import copy as code_copy
 
 HOOK = "startup-hook.sh"
 # More is data and not code: it would be copied for every trial.

@@ -17,8 +17,8 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.view import Observer, RungView, TrialView, View
 from determined.ranking import best_first
 from determined.store.experiment_changes import ExperimentChange
-from determined.store.experiments import Experiments
 from determined.store.records import Metric
+from determined.store.substores.experiments import Experiments
 
 # Four frames a second look continuous; computing a view takes time from the runner.
 _SECONDS_BETWEEN_VIEWS = 0.25

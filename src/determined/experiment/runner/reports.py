@@ -15,7 +15,7 @@ from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Result
 from determined.store.experiment_records import Trial
-from determined.store.experiments import Experiments
+from determined.store.substores.experiments import Experiments
 
 logger = logging.getLogger("determined.experiment")
 

@@ -36,11 +36,11 @@ from determined.searchers.base import Extended
 from determined.stop_request import StopRequest
 from determined.store.experiment_records import Experiment
 from determined.store.open import open_store, patience
-from determined.store.queue import Entry
 from determined.store.relay.server import RelayServer
 from determined.store.states import ExperimentState
 from determined.store.store import Store
-from determined.store.writer import Writer
+from determined.store.substores.queue import Entry
+from determined.store.workers.writer import Writer
 
 logger = logging.getLogger("determined.experiment")
 

@@ -19,10 +19,10 @@ from determined.experiment.runner.trials.logs import TrialLogWriter
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import Change
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.experiments import Experiments
-from determined.store.local_worker_store import is_shared
 from determined.store.store import Store
-from determined.store.writer import Writer
+from determined.store.substores.experiments import Experiments
+from determined.store.workers.local_worker_store import is_shared
+from determined.store.workers.writer import Writer
 
 T = TypeVar("T")
 

@@ -17,7 +17,6 @@ import torch
 import determined
 from determined import core, paths
 from determined.checkpoint_storage import files
-from determined.code_copy import CODE, copy_code
 from determined.core.checkpoints.forked_work import CannotFork, can_fork
 from determined.core.checkpoints.upload import CheckpointUpload, saying_not_saved
 from determined.core.ranks.agreement import in_step
@@ -31,6 +30,7 @@ from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data.trial_loaders import TrainingData
 from determined.pytorch.metrics.report_window import ReportWindow
 from determined.pytorch.state import LoopState
+from determined.user_code.copy import CODE, copy_code
 
 logger = logging.getLogger("determined.pytorch")
 

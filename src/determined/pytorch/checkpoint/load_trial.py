@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from determined.code_import import how_to_load, import_from_path, importing_checkpoint
 from determined.errors import InvalidCheckpointException, TrainingOnImportError
 from determined.plural import counted
 from determined.pytorch.binding import overridden
@@ -27,6 +26,7 @@ from determined.pytorch.checkpoint.trial_states import decode_weights
 from determined.pytorch.context import CheckpointLoadContext
 from determined.pytorch.ranks.data_parallel import bare
 from determined.pytorch.trial import PyTorchTrial
+from determined.user_code.imports import how_to_load, import_from_path, importing_checkpoint
 
 
 def load_trial_from_checkpoint_path(

@@ -14,8 +14,8 @@ from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.core.jsonable import as_text, to_jsonable
 from determined.errors import InvalidCheckpointException
-from determined.program import this_program
 from determined.pytorch.context import PyTorchTrialContext
+from determined.user_code.program import this_program
 
 logger = logging.getLogger("determined.pytorch")
 

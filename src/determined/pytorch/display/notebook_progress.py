@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from determined.program import is_notebook
 from determined.pytorch.display.progress import Progress
 from determined.pytorch.plan import Plan
+from determined.user_code.program import is_notebook
 
 # A cell output is sent to the browser and stored in the notebook, so it changes less often than a terminal line.
 _SECONDS_BETWEEN_UPDATES = 0.5

@@ -10,10 +10,10 @@ from typing import Any
 from determined import core
 from determined.config.secrets.masking import mask_arguments
 from determined.core.supervision.run_identity import NAME_VARIABLE
-from determined.program import is_interactive, this_program
 from determined.pytorch.checkpoint.latest import LATEST
 from determined.pytorch.display.progress import say
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
+from determined.user_code.program import is_interactive, this_program
 
 
 def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -> str:

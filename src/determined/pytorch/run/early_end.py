@@ -6,9 +6,9 @@ import logging
 from typing import NoReturn
 
 from determined.plural import counted
-from determined.program import end_ipython, is_interactive
 from determined.pytorch.display.progress import say
 from determined.pytorch.run.stopping import EarlyStop
+from determined.user_code.program import end_ipython, is_interactive
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -11,12 +11,12 @@ from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.config.stored import PlainLength, StoredConfig
 from determined.info import get_cluster_info
-from determined.program import Program
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.run.initialize import init, open_context
 from determined.pytorch.trainer import Trainer
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, TrainUnit
+from determined.user_code.program import Program
 
 logger = logging.getLogger("determined.pytorch")
 

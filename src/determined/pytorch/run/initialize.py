@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from determined import core, paths
-from determined.code_copy import CODE
-from determined.code_import import refuse_while_importing
-from determined.code_root import code_root
-from determined.code_snapshot import take_snapshot
 from determined.core.initialize import open_run
 from determined.core.jsonable import as_text, to_jsonable
 from determined.core.ranks.agreement import in_step
 from determined.core.supervision.unclosed_runs import end_earlier_runs
 from determined.info import ClusterInfo, from_env
-from determined.program import Program, this_program
 from determined.pytorch.checkpoint import random_generators
 from determined.pytorch.context import PyTorchTrialContext, RunParts
 from determined.pytorch.display import progress
@@ -28,6 +23,11 @@ from determined.pytorch.run import startup_collections
 from determined.pytorch.run.open_run import OpenRun
 from determined.tensorboard import directory as tensorboard_directory
 from determined.trial import TrialFacts
+from determined.user_code.copy import CODE
+from determined.user_code.imports import refuse_while_importing
+from determined.user_code.program import Program, this_program
+from determined.user_code.root import code_root
+from determined.user_code.snapshot import take_snapshot
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 
 _is_active = False
+_program_has_frozen = False
 
 
 def exempt_present_objects() -> None:
@@ -17,7 +18,7 @@ def exempt_present_objects() -> None:
     Nothing is done if the program itself has frozen objects, because they could not be distinguished later.
     """
     global _is_active
-    if not _is_active and gc.get_freeze_count() == 0:
+    if not _is_active and not look_for_frozen_objects():
         gc.freeze()
         _is_active = True
 
@@ -28,3 +29,15 @@ def end_exemption() -> None:
     if _is_active:
         gc.unfreeze()
         _is_active = False
+
+
+def look_for_frozen_objects() -> bool:
+    """Return whether the program has frozen objects.
+
+    A positive answer is kept for the rest of the process and its forks, because Python walks through all frozen objects
+    to count them: that takes 10 to 20 ms after an import of torch, and a process may have thousands of runs.
+    """
+    global _program_has_frozen
+    if not _program_has_frozen:
+        _program_has_frozen = gc.get_freeze_count() > 0
+    return _program_has_frozen

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from determined.config import validators
 from determined.config.validators import PositiveCount
-from determined.searchers.brackets import Bracket, adaptive_brackets
-from determined.searchers.successive_halving import SuccessiveHalving
+from determined.searchers.halving.brackets import Bracket, adaptive_brackets
+from determined.searchers.halving.settings import SuccessiveHalving
 
 
 class AdaptiveAsha(SuccessiveHalving):

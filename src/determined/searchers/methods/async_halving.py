@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from determined.config.validators import PositiveCount
-from determined.searchers.brackets import Bracket
-from determined.searchers.rung_search import one_bracket
-from determined.searchers.successive_halving import SuccessiveHalving
+from determined.searchers.halving.brackets import Bracket
+from determined.searchers.halving.rung_search import one_bracket
+from determined.searchers.halving.settings import SuccessiveHalving
 
 
 class AsyncHalving(SuccessiveHalving):

@@ -9,12 +9,12 @@ from determined.config.blocks.searcher import CONCURRENT_TRIALS, Divisor
 from determined.config.problem import Problem
 from determined.config.validators import Count, FilledText, PositiveCount
 from determined.searchers.base import Searcher
-from determined.searchers.brackets import Bracket, most_rungs
 from determined.searchers.free_running import FreeRunningSearcher
+from determined.searchers.halving.brackets import Bracket, most_rungs
+from determined.searchers.halving.rung_search import one_bracket, rung_outline, rung_searcher
 from determined.searchers.method import Method, Outline
 from determined.searchers.optuna_source import OptunaSource
 from determined.searchers.pool import Pool
-from determined.searchers.rung_search import one_bracket, rung_outline, rung_searcher
 
 # The rungs of a search that configures none: at most as many as adaptive_asha uses by default.
 _MOST_RUNGS = 5

@@ -349,7 +349,7 @@ ALTER TABLE attempts ADD COLUMN git_commit TEXT;
 ALTER TABLE attempts ADD COLUMN exit_code INTEGER;
 """
 
-# Stamps of a trial's reports, by which caches notice that they are outdated; see `store/report_texts.py`.
+# Stamps of a trial's reports, by which caches notice that they are outdated; see `store/substores/report_texts.py`.
 _SEVENTH = """
 ALTER TABLE trials ADD COLUMN changes BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE trials ADD COLUMN rewrites BIGINT NOT NULL DEFAULT 0;

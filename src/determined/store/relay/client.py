@@ -43,9 +43,7 @@ class RelayedWorkerStore:
         return f"relay:{self._path}"
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._disconnect()
 
     def write(self, rows: Sequence[Row]) -> None:
         # Several requests are as good as one, because a writer may divide its rows into transactions as it likes.
@@ -75,16 +73,22 @@ class RelayedWorkerStore:
                 # Also an answer without a number: the runner did not understand the request.
                 raise ValueError(f"unexpected answer {answer}")
         except (OSError, ValueError) as error:
-            self.close()
+            self._disconnect()
             raise StoreUnavailable(f"the store {self.place} gave no answer: {error}") from error
         # Interrupted while it waits: the answer may still arrive, and is not the one to the next call.
         except BaseException:
-            self.close()
+            self._disconnect()
             raise
         raised = messages.error_of(answer)
         if raised is not None:
             raise raised
         return codec.method(name).result(answer["result"])
+
+    def _disconnect(self) -> None:
+        """Close the connection; the next call opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _connected(self) -> _Connection:
         """Return the connection; open one if there is none. Raise `StoreUnavailable` if nobody listens."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from determined.store.worker_store import WorkerStore
+from determined.store.workers.worker_store import WorkerStore
 
 Decoder = Callable[[Any], Any]
 
@@ -56,7 +56,8 @@ def method(name: str) -> Method:
 def type_hints(name: str) -> dict[str, Any]:
     """Return the types of a method's arguments in order, and that of its result as "return"."""
     # Imported on use, as in `worker_store.py`, which names these types for annotations only.
-    from determined.store import experiment_records, output_records, records, rows, unrecorded
+    from determined.store import experiment_records, output_records, records, rows
+    from determined.store.workers import unrecorded
 
     modules = (experiment_records, output_records, records, rows, unrecorded)
     names = {name: value for module in modules for name, value in vars(module).items()}
@@ -160,17 +161,20 @@ def _record(kind: Any, checked: bool) -> Decoder:
 
 def _one_of(options: list[Any], optional: bool, checked: bool) -> Decoder:
     """Return the decoder of a union: one type or None, or several types of records that carry their name."""
-    if len(options) > 1:
-        named = {option.__name__: decoder(option, checked) for option in options}
-
-        def one(data: Any) -> Any:
-            name = data[0] if _checked_list(data) else None
-            if type(name) is not str or name not in named:
-                raise WrongType(f"expected one of {', '.join(named)}")
-            return named[name](data[1:])
-    else:
-        one = decoder(options[0], checked)
+    one = _tagged_record(options, checked) if len(options) > 1 else decoder(options[0], checked)
     return (lambda data: None if data is None else one(data)) if optional else one
+
+
+def _tagged_record(options: list[Any], checked: bool) -> Decoder:
+    named = {option.__name__: decoder(option, checked) for option in options}
+
+    def decode(data: Any) -> Any:
+        name = data[0] if _checked_list(data) else None
+        if type(name) is not str or name not in named:
+            raise WrongType(f"expected one of {', '.join(named)}")
+        return named[name](data[1:])
+
+    return decode
 
 
 def _checked_list(data: Any) -> list[Any]:

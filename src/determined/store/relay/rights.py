@@ -21,7 +21,7 @@ from determined.store.rows import (
 if TYPE_CHECKING:
     from determined.store.output_records import NewUpload
     from determined.store.store import Store
-    from determined.store.unrecorded import Unrecorded
+    from determined.store.workers.unrecorded import Unrecorded
 
 
 class JobRights:

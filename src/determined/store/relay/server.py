@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from determined.errors import DeterminedError, StoreError, StoreUnavailable
 from determined.frames import LARGEST
-from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.relay import codec, messages
 from determined.store.relay.rights import JobRights
+from determined.store.workers.local_worker_store import LocalWorkerStore
 
 if TYPE_CHECKING:
     from determined.store.store import Store

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.config.metric_values import number
+from determined.curves import metric_keys
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
 from determined.web.state import reading, state_of, version
-from determined.web.tables import metric_keys
 from determined.web.tables.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)

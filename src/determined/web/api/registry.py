@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.store.registry import Model
+from determined.store.substores.registry import Model
 from determined.web.answers import Route
 from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
 from determined.web.api.shapes import Id, Plain

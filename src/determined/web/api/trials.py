@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
+from determined.curves import metric_keys
 from determined.store.experiment_records import Experiment
 from determined.store.experiment_records import Trial as StoredTrial
 from determined.store.records import Attempt as StoredAttempt
@@ -20,7 +21,6 @@ from determined.web.actions.possible import trial_actions, trial_commands, trial
 from determined.web.answers import Route
 from determined.web.api.shapes import ActionState, Id, Plain, Summary
 from determined.web.state import reading, state_of, version
-from determined.web.tables import metric_keys
 from determined.web.tables.stored_json import loads_exact
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 

@@ -9,11 +9,11 @@ from typing_extensions import TypedDict
 
 from determined.config.stored import StoredConfig
 from determined.store import standalone_runs
-from determined.store.overview import ExperimentRow as StoredExperiment
-from determined.store.overview import Overview, RequestRow
-from determined.store.overview import TrialRow as StoredTrial
 from determined.store.process import is_running, on_this_machine
 from determined.store.states import EXPERIMENT_RUNNING
+from determined.store.substores.overview import ExperimentRow as StoredExperiment
+from determined.store.substores.overview import Overview, RequestRow
+from determined.store.substores.overview import TrialRow as StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number
 from determined.web.tables.pending import Pending, pending_request, request_kind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from determined.store.overview import ExperimentRow, RequestRow, TrialRow
 from determined.store.states import EXPERIMENT_ENDED
+from determined.store.substores.overview import ExperimentRow, RequestRow, TrialRow
 
 Pending = Literal["pause", "activate", "cancel", "kill"]
 _REQUESTED: tuple[Pending, ...] = ("pause", "activate", "cancel", "kill")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from determined.config.metric_values import number as metric_number
+from determined.curves import metric_keys
 from determined.curves.cache import CurveCache
 from determined.curves.read import DamagedReports
 from determined.curves.summary import Statistics as MetricStatistics
@@ -16,7 +17,6 @@ from determined.store.store import Store
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
 from determined.web.connections import Connections
-from determined.web.tables import metric_keys
 
 logger = logging.getLogger("determined.web")
 

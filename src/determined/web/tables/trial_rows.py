@@ -13,9 +13,9 @@ from determined.config.flattening import flat
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
 from determined.store import standalone_runs
-from determined.store.overview import ExperimentRow as StoredExperiment
-from determined.store.overview import Overview
-from determined.store.overview import TrialRow as StoredTrial
+from determined.store.substores.overview import ExperimentRow as StoredExperiment
+from determined.store.substores.overview import Overview
+from determined.store.substores.overview import TrialRow as StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number, Plain, Summary
 from determined.web.tables.pending import Pending, pending_trials, request_kind

@@ -12,7 +12,7 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import LogFindings, Place, TrialProcess
 from determined.store.rows import LogRow
 from determined.store.store import Store
-from determined.store.writer import Writer
+from determined.store.workers.writer import Writer
 
 OnLine = Callable[[int, Line], None]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from determined.searchers.base import Action, Continue, Event, ExitReason, Pause, Stop
-from determined.searchers.brackets import Bracket
-from determined.searchers.halving import Halving, RungTrial
+from determined.searchers.halving.base import Halving, RungTrial
+from determined.searchers.halving.brackets import Bracket
+from determined.searchers.halving.rung import WORST
 from determined.searchers.pool import Pool
-from determined.searchers.rung import WORST
 from determined.searchers.sources import TrialSource
 
 

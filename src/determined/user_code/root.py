@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from determined.program import Program
+from determined.user_code.program import Program
 
 _PROJECT_MARKS = (".git", "pyproject.toml")
 

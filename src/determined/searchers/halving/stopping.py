@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from determined.searchers.base import Action, Continue, Stop
-from determined.searchers.halving import Halving, RungTrial
-from determined.searchers.rung import WORST
+from determined.searchers.halving.base import Halving, RungTrial
+from determined.searchers.halving.rung import WORST
 
 
 class StoppingSearcher(Halving):

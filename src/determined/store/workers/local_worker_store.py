@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
     from determined.store.store import Store
-    from determined.store.unrecorded import Origin, Unrecorded
-    from determined.store.worker_store import WorkerStore
+    from determined.store.workers.unrecorded import Origin, Unrecorded
+    from determined.store.workers.worker_store import WorkerStore
 
 
 def open_worker_store(place: str) -> WorkerStore:

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from determined.plural import counted
 from determined.searchers.base import Searcher
-from determined.searchers.brackets import Bracket, halving_bracket, integer_logarithm
+from determined.searchers.halving.brackets import Bracket, halving_bracket, integer_logarithm
+from determined.searchers.halving.promotion import PromotionSearcher
+from determined.searchers.halving.stopping import StoppingSearcher
 from determined.searchers.method import Outline
 from determined.searchers.pool import Pool
-from determined.searchers.promotion import PromotionSearcher
 from determined.searchers.sources import TrialSource
-from determined.searchers.stopping import StoppingSearcher
 
 
 class RungSettings(Protocol):

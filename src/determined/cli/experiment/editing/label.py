@@ -14,7 +14,7 @@ from determined.cli.selection.arguments import complete_experiments, complete_la
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 
-_HERE = "determined.cli.experiment.label"
+_HERE = "determined.cli.experiment.editing.label"
 
 
 @click.group(

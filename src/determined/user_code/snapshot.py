@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from determined.code_copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, NO_SPACE, left_out, read_ignore_file
-from determined.code_root import CodeRoot
+from determined.user_code.copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, NO_SPACE, left_out, read_ignore_file
+from determined.user_code.root import CodeRoot
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.git_commit import git_commit
+from determined.user_code.git_commit import git_commit
 
 
 def git(directory: Path, *arguments: str) -> str:

@@ -15,7 +15,7 @@ from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
 
-_HERE = "determined.cli.experiment.setting"
+_HERE = "determined.cli.experiment.editing.setting"
 
 
 @click.group(
@@ -24,7 +24,7 @@ _HERE = "determined.cli.experiment.setting"
         "name": (_HERE, "Change the name of an experiment."),
         "description": (_HERE, "Change the description of an experiment."),
         "gc-policy": (
-            "determined.cli.experiment.gc_policy",
+            "determined.cli.experiment.editing.gc_policy",
             "Change which checkpoints are kept, and delete the others.",
         ),
         "max-slots": (_HERE, "Limit the number of slots that an experiment uses."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from determined.store.output_records import NewUpload, Output, Upload
     from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
-    from determined.store.unrecorded import Origin, Unrecorded
+    from determined.store.workers.unrecorded import Origin, Unrecorded
 
 
 class WorkerStore(Protocol):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import determined as det
-from determined.code_import import import_class
 from determined.errors import InvalidExperimentException
+from determined.user_code.imports import import_class
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
 def test_classes_by_name() -> None:
     assert import_class("pathlib:Path") is Path
     assert import_class("determined.core.searcher:SearcherContext").__name__ == "SearcherContext"
-    assert import_class("tests.test_code_import:Outer.Inner") is Outer.Inner
+    assert import_class("tests.user_code.test_imports:Outer.Inner") is Outer.Inner
 
 
 @pytest.mark.parametrize("spec", ["Path", "pathlib:", ":Path", "pathlib:Nothing", "pathlib:Path.cwd"])

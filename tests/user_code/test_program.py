@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from determined.program import this_program
+from determined.user_code.program import this_program
 
 SHOW = """
 import json, sys
-from determined.program import this_program
+from determined.user_code.program import this_program
 def show():
     program = this_program()
     print(json.dumps([program.kind, None if program.file is None else str(program.file), program.module]), flush=True)
@@ -187,7 +187,8 @@ def test_a_test_is_the_file_that_contains_it() -> None:
 def test_a_working_directory_that_was_deleted(place: Path) -> None:
     code = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); gone = sys.argv[1] + '/gone'; os.mkdir(gone); "
-        "os.chdir(gone); os.rmdir(gone); from determined.program import this_program; print(repr(this_program().label))"
+        "os.chdir(gone); os.rmdir(gone); from determined.user_code.program import this_program; "
+        "print(repr(this_program().label))"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(place)], stdout=subprocess.PIPE, text=True, check=True)
     assert ran.stdout == "'/[-c]'\n"

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended, Reopened
-from determined.searchers.brackets import Bracket, next_bracket
 from determined.searchers.comparison import Comparison
+from determined.searchers.halving.brackets import Bracket, next_bracket
+from determined.searchers.halving.rung import WORST, Rung
 from determined.searchers.newest_validation import NewestValidation
 from determined.searchers.pool import Pool
-from determined.searchers.rung import WORST, Rung
 from determined.searchers.sources import Outcome, TrialSource
 
 # paused: has a result at its rung and waits; promoted: paused, but will continue when a slot of the pool is free;

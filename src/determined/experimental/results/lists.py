@@ -12,8 +12,8 @@ from determined.experimental.enums import ExperimentSortBy, ExperimentState, Mod
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
-    from determined.store.registry import Model
     from determined.store.store import Store
+    from determined.store.substores.registry import Model
 
 T = TypeVar("T")
 

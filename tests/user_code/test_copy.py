@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from determined import code_copy
-from determined.code_copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, left_out
+from determined.user_code import copy as copying
+from determined.user_code.copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, left_out
 
 AT_TOP = ("/shared_fs/", "/runs/")
 NAMES = [
@@ -24,7 +24,7 @@ NAMES = [
 
 def copied(source: Path, *leave_out: Path) -> set[str]:
     target = source.with_name("copy")
-    code_copy.copy_code(source, target, list(leave_out))
+    copying.copy_code(source, target, list(leave_out))
     return {file.relative_to(target).as_posix() for file in target.rglob("*") if not file.is_dir()}
 
 
@@ -71,7 +71,7 @@ def test_an_ignore_file_that_is_a_pipe(source: Path) -> None:
 def test_too_much_is_skipped_and_named(
     source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(code_copy, "MAX_BYTES", 1000)
+    monkeypatch.setattr(copying, "MAX_BYTES", 1000)
     (source / "a.py").write_text("x")
     (source / "big.bin").write_bytes(b"x" * 2000)
     (source / "z.py").write_text("x")

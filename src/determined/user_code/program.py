@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -175,7 +176,12 @@ def _test_file() -> Path | None:
     current = os.environ.get("PYTEST_CURRENT_TEST")
     if "_pytest" not in sys.modules or not current:
         return None
-    ending = os.sep + current.partition("::")[0].replace("/", os.sep)
+    return _loaded_file(os.sep + current.partition("::")[0].replace("/", os.sep))
+
+
+@functools.lru_cache(maxsize=1)  # a run asks several times, and a process with all of torch has thousands of modules
+def _loaded_file(ending: str) -> Path | None:
+    """Return the real path of the first module that was loaded from a file whose path ends like this."""
     for module in list(sys.modules.values()):
         # Not by getattr, because modules that load their parts on demand may do so for any name.
         file = getattr(module, "__dict__", {}).get("__file__")

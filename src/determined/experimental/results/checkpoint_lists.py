@@ -8,8 +8,8 @@ from typing import Any
 from determined.config.metric_values import finite_number
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
-from determined.experimental.html_tables import ShownList
-from determined.experimental.lists import first, in_order
+from determined.experimental.results.html_tables import ShownList
+from determined.experimental.results.lists import first, in_order
 from determined.ranking import best_first
 from determined.store.ranking import age_of_checkpoint
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from determined.store.rows import CheckpointRow
 
 if TYPE_CHECKING:
-    from determined.store.worker_store import WorkerStore
+    from determined.store.workers.worker_store import WorkerStore
 
 logger = logging.getLogger("determined.store")
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined import code_snapshot
-from determined.code_root import CodeRoot
-from determined.code_snapshot import take_snapshot
+from determined.user_code import snapshot
+from determined.user_code.root import CodeRoot
+from determined.user_code.snapshot import take_snapshot
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_copies_are_private_and_read_only(source: Path) -> None:
 def test_a_limit_costs_files_that_are_not_in_use_and_is_worth_a_warning(
     source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(code_snapshot, limit, value)
+    monkeypatch.setattr(snapshot, limit, value)
     write(source, *(f"{number}.json" for number in range(9)), "train.py")
     names = taken(source, in_use=("train.py",))
     assert len(names) == 5

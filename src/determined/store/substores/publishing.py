@@ -8,7 +8,7 @@ from determined.store import process
 from determined.store.databases.base import Database
 from determined.store.process import Process
 from determined.store.sql.columns import text
-from determined.store.unrecorded import Origin, Unrecorded
+from determined.store.workers.unrecorded import Origin, Unrecorded
 
 # Processes on other hosts cannot be checked: after this time without a recorded checkpoint they count as ended.
 _SECONDS_TO_WAIT_FOR_OTHER_MACHINES = 86_400.0

@@ -8,9 +8,9 @@ from typing import Any
 from determined.config.blocks.searcher import CONCURRENT_TRIALS, Divisor
 from determined.config.validators import Count, FilledText, Flag, PositiveCount
 from determined.searchers.base import Searcher
-from determined.searchers.brackets import Bracket
+from determined.searchers.halving.brackets import Bracket
+from determined.searchers.halving.rung_search import rung_outline, rung_searcher
 from determined.searchers.method import Method, Outline
-from determined.searchers.rung_search import rung_outline, rung_searcher
 from determined.searchers.sources import RandomSource
 
 

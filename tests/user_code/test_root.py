@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from determined import code_root as roots
-from determined.code_root import CodeRoot, code_root
-from determined.program import Program
+from determined.user_code import root as roots
+from determined.user_code.program import Program
+from determined.user_code.root import CodeRoot, code_root
 
 
 @pytest.fixture

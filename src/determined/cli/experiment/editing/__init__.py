@@ -1,0 +1,1 @@
+"""Commands that edit an existing experiment: labels, settings, retention of checkpoints, and the archive."""

@@ -1,0 +1,142 @@
+"""What a chart draws as plain data: the answer to `/api/curves`, also in exported views and in notebooks.
+
+numpy is imported when curves are converted: the server of the page needs the types alone when it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from typing_extensions import TypedDict
+
+from determined.store.states import TRIAL_ENDED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from determined.curves.thin import Drawing, DrawnCurve
+
+Axis = Literal["batches", "epochs", "time"]
+AXES: tuple[Axis, ...] = ("batches", "epochs", "time")
+
+_LARGEST_SINGLE = 1e38  # beyond it single precision has infinities
+_SMALLEST_SINGLE = 1.2e-38  # below it single precision has few digits, then none
+_HEIGHT = 10_000  # a chart has fewer pixels
+
+
+class CurveMark(TypedDict):
+    """Where a curve has values that cannot be drawn, and how many."""
+
+    x: float
+    kind: Literal["NaN", "Infinity", "-Infinity"]
+    count: int
+
+
+class CurveEnd(TypedDict):
+    """The last point of a curve."""
+
+    x: float
+    y: float
+
+
+class Curve(TypedDict):
+    """A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none.
+
+    Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins.
+    """
+
+    trial: int
+    started: float | None
+    points: int
+    drawn: int
+    low: list[float | None]
+    high: list[float | None]
+    marks: list[CurveMark]
+    ended: CurveEnd | None
+    failed: bool
+
+
+Curves = TypedDict(
+    "Curves",
+    {
+        "version": str,
+        "axis": Axis,
+        "from": float | None,
+        "to": float | None,
+        "x": list[float],
+        "curves": list[Curve],
+        "note": str | None,
+    },
+)
+
+
+class DrawnTrial(NamedTuple):
+    """A trial whose curve is drawn. `started` is the beginning of the axis of time; both are None if it is unknown."""
+
+    id: int
+    state: str | None
+    started: float | None
+
+
+def curves_data(
+    drawing: Drawing,
+    trials: Sequence[DrawnTrial],
+    axis: Axis,
+    *,
+    version: str,
+    low: float | None = None,
+    high: float | None = None,
+    note: str | None = None,
+) -> Curves:
+    """Return a drawing of the curves of these trials from `low` to `high`, read at a version of the store.
+
+    Lists of numbers are arrays, in which NaN means that there is no value.
+    """
+    return {
+        "version": version,
+        "axis": axis,
+        "from": low,
+        "to": high,
+        "x": _sent(drawing.x),
+        "curves": [_curve(*pair) for pair in zip(trials, drawing.curves, strict=True)],
+        "note": note,
+    }
+
+
+def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
+    last = curve.last if trial.state in TRIAL_ENDED else None
+    return {
+        "trial": trial.id,
+        "started": trial.started,
+        "points": curve.points,
+        "drawn": curve.drawn,
+        "low": _single(curve.low),
+        "high": _single(curve.high),
+        "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
+        "ended": None if last is None else {"x": last[0], "y": last[1]},
+        "failed": trial.state in ("ERROR", "INVALID_HP"),
+    }
+
+
+def _single(values: NDArray[np.float64]) -> Any:
+    """Return values for a chart: in single precision, which halves the answer, unless the chart would show it."""
+    import numpy as np
+
+    finite = values[np.isfinite(values)]
+    sizes = np.abs(finite[finite != 0])
+    if len(sizes) == 0:
+        return _sent(values.astype(np.float32))
+    if sizes.min() > _SMALLEST_SINGLE and sizes.max() < _LARGEST_SINGLE:
+        single = values.astype(np.float32)
+        if np.nanmax(np.abs(single - values)) * _HEIGHT <= np.ptp(finite):
+            return _sent(single)
+    return _sent(values)
+
+
+def _sent(values: NDArray[Any]) -> Any:
+    """Return an array that is sent as a list; NaN becomes null."""
+    import numpy as np
+
+    return np.ascontiguousarray(values)

@@ -1,0 +1,1 @@
+"""Successive halving: trials that are compared at rungs, where the best continue."""
