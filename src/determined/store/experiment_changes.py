@@ -71,6 +71,7 @@ class TrialChange(NamedTuple):
     ended: float | None = None
     source_checkpoint_id: str | None = None
     hparams: dict[str, Any] | None = None
+    nodes: list[str] | None = None
 
 
 class ExperimentChange(NamedTuple):

@@ -134,6 +134,7 @@ class Trial(NamedTuple):
     # none, None until the trial starts training.
     passed_hparams: dict[str, Any] | None = None
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
+    nodes: list[str] | None = None  # of each rank, of the newest start on a cluster; None on a single machine
     # Values of the newest attempt; the last three are recorded for standalone runs only.
     host: str | None = None
     command: str | None = None
@@ -144,3 +145,16 @@ class Trial(NamedTuple):
     def effective_hparams(self) -> dict[str, Any]:
         """Return the hyperparameters that the trial trains with."""
         return effective(self.hparams, self.passed_hparams)
+
+
+def nodes_text(nodes: list[str]) -> str:
+    """Return in words on which nodes the ranks of a job run, as `a (ranks 0 to 3), b (rank 4)`."""
+    names = list(dict.fromkeys(nodes))
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{name} ({_ranks([rank for rank, node in enumerate(nodes) if node == name])})" for name in names)
+
+
+def _ranks(ranks: list[int]) -> str:
+    """Return ranks in words. Those of a node are consecutive."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"

@@ -68,6 +68,7 @@ def trial_plain(row: Trial) -> dict[str, Any]:
         "goal": row.goal,
         "rungs": row.rungs,
         "host": row.host,
+        "nodes": row.nodes,
         "command": row.command,
         "git_commit": row.git_commit,
         "exit_code": row.exit_code,

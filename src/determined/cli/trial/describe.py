@@ -33,6 +33,7 @@ from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 from determined.config.flattening import flat
 from determined.curves.summary import Summary, summarize
+from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
@@ -118,7 +119,8 @@ def _properties(row: Trial) -> list[tuple[str, object]]:
         ("Ended", time_text(row.ended)),
         ("Batches", row.steps_completed),
         ("Restarts", row.restarts or None),
-        ("Host", row.host),
+        ("Host", row.host if row.nodes is None else None),
+        ("Nodes", None if row.nodes is None else nodes_text(row.nodes)),
     ]
 
 

@@ -355,8 +355,13 @@ ALTER TABLE trials ADD COLUMN changes BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE trials ADD COLUMN rewrites BIGINT NOT NULL DEFAULT 0;
 """
 
+# The node of each rank of a trial that runs on a cluster, as a JSON list.
+_EIGHTH = """
+ALTER TABLE trials ADD COLUMN nodes TEXT;
+"""
+
 # Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH]
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

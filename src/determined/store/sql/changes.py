@@ -130,6 +130,7 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
         reason=None if change.reason is None else text(change.reason),
         source=change.source_checkpoint_id,
         hparams=None if change.hparams is None else json.dumps(change.hparams),
+        nodes=None if change.nodes is None else json.dumps(change.nodes),
     )
     if change.goal is not UNCHANGED:
         columns["goal"] = change.goal

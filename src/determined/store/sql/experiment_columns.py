@@ -35,7 +35,7 @@ _TRIAL = {
             *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
             *("allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
             *("stop_acknowledged", "steps_completed", "created", "ended", "external_id", "passed_hparams"),
-            "follows_operations",
+            *("follows_operations", "nodes"),
         )
     },
     "source_checkpoint_id": "t.source",
@@ -114,6 +114,7 @@ def trial(row: Sequence[Any]) -> Trial:
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
     passed = values["passed_hparams"]
     values["passed_hparams"] = None if passed is None else json.loads(passed)
+    values["nodes"] = None if values["nodes"] is None else json.loads(values["nodes"])
     for name in ("stop_acknowledged", "follows_operations"):
         values[name] = bool(values[name])
     if values["state"] is None:  # a standalone run

@@ -20,7 +20,7 @@ _LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_
 _TRIALS = """SELECT t.id, t.experiment_id, t.number, t.state, t.hparams, t.passed_hparams, t.steps_completed,
     t.progress, t.created, coalesce(f.started, t.started), t.ended, t.restarts, t.attempt, t.reason, t.best_metric,
     CASE WHEN e.metric IS NULL THEN NULL ELSE {latest} END,
-    a.state, a.started, a.ended, a.host, a.pid, a.process_started
+    a.state, a.started, a.ended, a.host, a.pid, a.process_started, t.nodes
 FROM trials t
 JOIN experiments e ON e.id = t.experiment_id
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
@@ -60,6 +60,7 @@ class TrialRow(NamedTuple):
     host: str | None
     pid: int | None
     process_started: str | None
+    nodes: str | None  # of each rank, as a JSON list, if it ran on a cluster
 
     @property
     def process(self) -> Process:

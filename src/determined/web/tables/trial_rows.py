@@ -13,6 +13,7 @@ from determined.config.flattening import flat
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
 from determined.store import standalone_runs
+from determined.store.experiment_records import nodes_text
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview
 from determined.store.substores.overview import TrialRow as StoredTrial
@@ -126,7 +127,7 @@ def _trial_row(
         "labels": labels,
         "archived": bool(experiment.archived),
         "owner": experiment.owner,
-        "host": trial.host,
+        "host": trial.host if trial.nodes is None else nodes_text(loads(trial.nodes)),
         "hparams": flat(mask_secrets(used)),
         "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
         "batches": trial.steps_completed,

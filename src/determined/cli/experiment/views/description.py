@@ -14,6 +14,7 @@ from determined.cli.experiment.views.experiment_columns import lasted
 from determined.cli.experiment.views.leaderboard import Leaderboard
 from determined.cli.experiment.views.trial_metrics import summary_table
 from determined.plural import counted
+from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -85,7 +86,8 @@ def _trial_properties(row: Trial) -> list[tuple[str, object]]:
         ("Batches", row.steps_completed),
         ("Restarts", row.restarts or None),
         ("Latest checkpoint", row.latest_checkpoint),
-        ("Host", row.host),
+        ("Host", row.host if row.nodes is None else None),
+        ("Nodes", None if row.nodes is None else nodes_text(row.nodes)),
     ]
 
 

@@ -64,6 +64,10 @@ class LiveTrial:
         self._process, self._failures = process, replace(self._failures, restart_is_pending=False)
         return change
 
+    def place_on(self, nodes: list[str]) -> TrialChange:
+        """Record the node of each rank, once the engine has chosen them."""
+        return self._apply(TrialChange(self.id, nodes=nodes), after=_AT_WORK)
+
     def start_failed(self) -> TrialChange:
         """Queue the trial again, because the engine could not start its processes."""
         change = self._apply(TrialChange(self.id, state="QUEUED"), after=("RUNNING",))

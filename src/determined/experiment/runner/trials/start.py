@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import TrialProcess
+from determined.store.experiment_records import nodes_text
 
 logger = logging.getLogger("determined.experiment")
 
@@ -94,6 +96,8 @@ class TrialStarter:
             # Before the processes start, so that the hook's lines come first in the log.
             _log_hook(run, trial)
             run.engine.start(job)
+            if run.engine.spans_machines:
+                _record_nodes(run, trial, process)
         except EngineError as error:
             self._failed += 1
             if self._failed >= _MOST_FAILED_STARTS:
@@ -164,6 +168,14 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     )
     job = Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
     return job, process, max((attempt.number for attempt in attempts), default=0)
+
+
+def _record_nodes(run: RunnerState, trial: LiveTrial, process: TrialProcess) -> None:
+    """Record on which nodes a trial runs, in its row and in its log, where it stays readable after a restart."""
+    nodes = run.engine.where(process.key)
+    run.commit(trials=(trial.place_on(nodes),))
+    text = f"running on {nodes_text(nodes)}"
+    run.logs.keep(trial, Line(process.key, 0, "stderr", "INFO", text, time.time()))
 
 
 def _work_dir(run: RunnerState, trial: LiveTrial) -> Path:
