@@ -37,6 +37,7 @@ CALLS: dict[str, list[Callable[[LiveTrial], TrialChange]]] = {
     "start": [lambda trial: trial.start(TrialProcess("1.a.9"))],
     "start_failed": [lambda trial: trial.start_failed()],
     "request_stop": [lambda trial: trial.request_stop("pause"), lambda trial: trial.request_stop("kill")],
+    "place_on": [lambda trial: trial.place_on(["a", "b"])],
     "suspend": [lambda trial: trial.suspend()],
     "stop": [lambda trial: trial.stop("finish"), lambda trial: trial.stop("stop")],
     "continue_to": [lambda trial: trial.continue_to(32.0), lambda trial: trial.continue_to(None)],

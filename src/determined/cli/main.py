@@ -21,6 +21,7 @@ _COMMANDS = {
     "tensorboard": ("determined.cli.tensorboard", "Show metrics in TensorBoard."),
     "store": ("determined.cli.store", "Maintain the store, and move experiments between stores."),
     "queue": ("determined.cli.queue", "Manage queued experiments on this machine."),
+    "cluster": ("determined.cli.cluster", "Show the nodes of a Ray cluster and what runs there."),
     "doctor": ("determined.cli.doctor.command", "Check the installation."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
     "user": ("determined.cli.user", "Show the user (there are no accounts)."),

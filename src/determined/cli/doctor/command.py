@@ -47,6 +47,7 @@ def _extras_in_one_line(results: list[Result]) -> list[Result]:
 
 def _results() -> list[Result]:
     """Run all checks and return their results. torch is imported in a child process meanwhile, which takes seconds."""
+    from determined.cli.doctor.cluster import check_cluster
     from determined.cli.doctor.data import check_data
     from determined.cli.doctor.machine import check_machine
     from determined.cli.doctor.packages import check_packages
@@ -55,5 +56,5 @@ def _results() -> list[Result]:
 
     # Started first: the import takes longer than all other checks together.
     with start_torch() as torch:
-        others = [*check_machine(), *check_data(), *check_packages()]
+        others = [*check_machine(), *check_data(), *check_packages(), *check_cluster()]
         return [*check_python(), *check_torch(torch), *others]

@@ -25,8 +25,9 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from determined.engines.kernel import signal_when_parent_ends
+from determined.engines.ray.connecting import connect, first_line
 from determined.engines.ray.node import Node
-from determined.engines.ray.placement import shares_of
+from determined.engines.ray.placement import node_names, reason_for_waiting, shares_of
 from determined.engines.warm import messages
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at a group that Ray has not granted
@@ -34,8 +35,6 @@ _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
 _SECONDS_WITHOUT_HEAD = 5.0
 _SECONDS_BETWEEN_TRIES = 0.5
-# Set for every program that uses Ray here, so that none of them is surprised by another default.
-_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 class Lease:
@@ -56,8 +55,7 @@ def main(connection: int, parent: int) -> NoReturn:
     request = runner.receive()
     if request is None:
         sys.exit(0)
-    os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
-    problem = _connect(request["connect"])
+    problem = connect(request["connect"])
     if problem is not None:
         runner.send({"failed": problem})
         sys.exit(1)
@@ -65,22 +63,6 @@ def main(connection: int, parent: int) -> NoReturn:
         asyncio.run(_Bridge(runner, request).run())
     # Without Ray's own shutdown, which waits for answers of nodes that may not exist any more.
     os._exit(0)
-
-
-def _connect(address: str | None) -> str | None:
-    """Connect this process to the cluster; return the problem if that fails."""
-    try:
-        ray.init(
-            address=address or "auto",
-            namespace="determined",
-            log_to_driver=False,
-            logging_level="ERROR",
-            configure_logging=False,
-        )
-    # Errors of its C++ part have no common class.
-    except Exception as error:  # noqa: BLE001
-        return f"cannot connect to the Ray cluster {address or '(default address)'}: {_first_line(error)}"
-    return None
 
 
 class _RunnerConnection:
@@ -187,7 +169,9 @@ class _Bridge:
         strategy = "STRICT_PACK" if self._settings["single_node"] else "PACK"
         # A label of Ray's own: nodes that cannot run this experiment must not be granted again.
         labels = [{"ray.io/node-id": f"!in({','.join(exclude)})"}] * slots if exclude else None
-        group = placement_group([{self._kind: 1}] * slots, strategy=strategy, bundle_label_selector=labels)
+        # The name lets users of `ray list placement-groups` and `det cluster` see whose group it is.
+        name = f"determined-{self._settings['experiment']}-{number}"
+        group = placement_group([{self._kind: 1}] * slots, strategy=strategy, name=name, bundle_label_selector=labels)
         self._groups[number] = group
         wait, reported = _FIRST_WAIT, ""
         while number in self._groups:
@@ -198,7 +182,7 @@ class _Bridge:
             reason = "" if table is None else str(table.get("stats", {}).get("scheduling_state", ""))
             if reason and reason != reported:
                 reported = reason
-                self._runner.send({"waiting": number, "reason": _WAITING.get(reason, reason)})
+                self._runner.send({"waiting": number, "reason": reason_for_waiting(reason)})
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
 
@@ -257,12 +241,12 @@ class _Bridge:
                 # Long-polled: the node answers as soon as there is an event, or after some seconds.
                 events = await asyncio.wait_for(actor.handle.events.remote(seen), self._silence)
             except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
-                self._lose_node(node, _first_line(error))
+                self._lose_node(node, first_line(error))
                 return
             except (RayError, TimeoutError) as error:
                 # Not reachable now; it counts as lost if that lasts.
                 if time.monotonic() - actor.answered > self._silence:
-                    self._lose_node(node, f"no answer for {self._silence:g} s: {_first_line(error)}")
+                    self._lose_node(node, f"no answer for {self._silence:g} s: {first_line(error)}")
                     return
                 await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
                 continue
@@ -307,7 +291,7 @@ class _Bridge:
             except Exception as error:  # noqa: BLE001
                 if time.monotonic() - answered >= _SECONDS_WITHOUT_HEAD:
                     self._runner.send(
-                        {"withdrawn": f"the head of the Ray cluster does not answer: {_first_line(error)}"}
+                        {"withdrawn": f"the head of the Ray cluster does not answer: {first_line(error)}"}
                     )
                     return
             else:
@@ -323,20 +307,11 @@ class _Bridge:
         alive = [node for node in nodes if node["Alive"]]
         # Slots are GPUs as soon as a node has one, as on a single machine.
         self._kind = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
-        described = [
-            [
-                node["NodeID"],
-                node["NodeManagerAddress"],
-                node.get("NodeManagerHostname") or node["NodeManagerAddress"],
-                int(node["Resources"].get(self._kind, 0)),
-            ]
-            for node in alive
-        ]
-        names = [name for _, _, name, _ in described]
-        for entry in described:
-            # Several nodes on one host, as in tests, are told apart by their addresses.
-            if names.count(entry[2]) > 1:
-                entry[2] = entry[1]
+        addresses = [node["NodeManagerAddress"] for node in alive]
+        names = node_names([node.get("NodeManagerHostname", "") for node in alive], addresses)
+        slots = [int(node["Resources"].get(self._kind, 0)) for node in alive]
+        ids = [node["NodeID"] for node in alive]
+        described = [list(one) for one in zip(ids, addresses, names, slots, strict=True)]
         self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in described}
         if described != self._described:
             self._described = described
@@ -363,14 +338,6 @@ class _Bridge:
             _kill(actor.handle)
         for number in list(self._groups):
             self._return_group(number)
-
-
-# Ray's reasons for which a group is not granted, in words.
-_WAITING = {
-    "NO_RESOURCES": "the slots are in use, by this experiment or by other programs of the Ray cluster",
-    "INFEASIBLE": "no node, or not all nodes together, have so many slots",
-    "FAILED_TO_COMMIT_RESOURCES": "a node has just given its slots to another program",
-}
 
 
 def _group_table(group: Any) -> dict[str, Any] | None:
@@ -403,9 +370,3 @@ def _ray_nodes() -> list[dict[str, Any]]:
 def _has_autoscaler() -> bool:
     """Return whether an autoscaler serves this cluster, so that pending demand can bring nodes."""
     return False
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of an error's message that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -6,8 +6,15 @@ programs release resources, and an autoscaler adds nodes for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+# Ray's reasons for which a group is not granted.
+_WAITING = {
+    "NO_RESOURCES": "the slots are in use, by experiments or by other programs of the Ray cluster",
+    "INFEASIBLE": "no node, or not all nodes together, have so many slots",
+    "FAILED_TO_COMMIT_RESOURCES": "a node has just given its slots to another program",
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,17 @@ class Groups:
     def granted_slots(self) -> int:
         """Return the number of slots that Ray has granted."""
         return self.slots_each * sum(group.is_granted for group in self._groups.values())
+
+
+def reason_for_waiting(state: str) -> str:
+    """Return in words why Ray has not granted a group, from the state that it reports."""
+    return _WAITING.get(state, state)
+
+
+def node_names(hosts: Sequence[str], addresses: Sequence[str]) -> list[str]:
+    """Return a name for each node: its host name, or its address if several nodes are on one host, as in tests."""
+    pairs = zip(hosts, addresses, strict=True)
+    return [address if not host or hosts.count(host) > 1 else host for host, address in pairs]
 
 
 def shares_of(nodes: Iterable[str], gpus: Iterable[str]) -> tuple[Share, ...]:

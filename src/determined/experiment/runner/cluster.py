@@ -13,10 +13,10 @@ from pathlib import Path
 
 from determined.config.engine import EngineChoice
 from determined.engines.ray.engine import Experiment, RayEngine
+from determined.engines.ray.versions import versions
 from determined.errors import InvalidExperimentException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.runner.node_setup import versions
 from determined.experiment.runner.settings import Settings
 
 _SETUP = "determined.experiment.runner.node_setup:NodeSetup"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import io
 import os
-import platform
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -17,17 +15,11 @@ from typing import Any
 from determined.checkpoint_storage.build import build_from_config
 from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter, Job
+from determined.engines.ray.versions import versions
 from determined.errors import DeterminedError, EngineError
 from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import MOST_BYTES, MOST_FILES, make_work_dir
 from determined.experiment.files import ExperimentFiles
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that must be equal on all nodes, because a trial may resume on any of them."""
-    # The minor version of Python: bytecode and pickled states of user programs depend on it, but not on the patch.
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python, "torch": _version("torch"), "determined-pytorch": _version("determined-pytorch")}
 
 
 class NodeSetup:
@@ -118,10 +110,3 @@ def _checked_path(root: Path, member: tarfile.TarInfo) -> Path:
     if not (member.isfile() or member.isdir()) or member.name.startswith("/") or ".." in parts:
         raise EngineError(f"the archive of the code contains {member.name!r}, which is no file below its directory")
     return root.joinpath(*parts)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"

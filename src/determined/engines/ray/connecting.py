@@ -1,0 +1,47 @@
+"""Connect a process to a Ray cluster. Only the processes that talk to Ray import this module."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import ray
+
+# Set for every process of ours that uses Ray, so that none of them depends on the defaults of a version.
+_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
+_SECONDS_TO_REACH = 5.0
+
+
+def connect(address: str | None) -> str | None:
+    """Connect this process to the cluster; return the problem, as one line, if that fails."""
+    os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
+    if address is not None and (reason := _unreachable(address)) is not None:
+        return reason
+    try:
+        ray.init(
+            address=address or "auto",
+            namespace="determined",
+            log_to_driver=False,
+            logging_level="ERROR",
+            configure_logging=False,
+        )
+    # Errors of its C++ part have no common class.
+    except Exception as error:  # noqa: BLE001
+        return f"cannot connect to the Ray cluster {address or 'of this machine'}: {first_line(error)}"
+    return None
+
+
+def _unreachable(address: str) -> str | None:
+    """Return why no connection to an address can be made; Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_REACH).close()
+    except (OSError, OverflowError) as error:
+        return f"cannot connect to the Ray cluster {address}: {error}"
+    return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
