@@ -122,7 +122,7 @@ def test_a_running_trial_extends_its_entry(store: Store, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(store.reports, "pages", noted)
     curve = reader.curves([attempt.trial_id], KEY)[attempt.trial_id]
-    assert read == [2998]
+    assert read == [2999]
     assert isinstance(curve, Level)
     assert curve.points == 6000
     assert len(curve.buckets) <= 1024
