@@ -68,6 +68,12 @@ export interface Attempt {
   state: string;
 }
 
+/** Where an attempt begins on the axis. */
+export interface AttemptPlace {
+  number: number;
+  x: number;
+}
+
 /** The version of the store's content; it differs from `seen` if anything was written since. */
 export interface Changes {
   version: string;
@@ -153,9 +159,10 @@ export interface Comparison {
   notes: string[];
 }
 
-/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. */
+/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. `attempt` is null, except for the points that this attempt reported and a later one repeats. */
 export interface Curve {
   trial: number;
+  attempt: number | null;
   started: number | null;
   points: number;
   drawn: number;
@@ -186,6 +193,7 @@ export interface Curves {
   to: number | null;
   x: number[];
   curves: Curve[];
+  attempts: AttemptPlace[];
   note: string | null;
 }
 

@@ -44,16 +44,14 @@ class CurveReader:
         low: float | None = None,
         high: float | None = None,
         most: int = MOST_DRAWN,
-        archived: bool = False,
+        overwritten: Sequence[tuple[int, int]] = (),
     ) -> Drawing:
         """Return the curves of one metric of several trials, on one grid, in the order of the trials.
 
-        From `low` to `high`, if they are given, in as much detail as the chart can show. `archived` adds the points
-        after the step at which a later attempt began. A trial that does not exist has no points.
+        From `low` to `high`, if they are given, in as much detail as the chart can show. After them come the curves of
+        `overwritten`, each a trial and an attempt: the points after the step at which a later attempt began. A trial
+        that does not exist has no points.
         """
-        if archived:
-            exact = self._exact(trial_ids, key, axis, low, high, archived=True)
-            return draw([exact[trial_id] for trial_id in trial_ids], most, low, high)
         found = self.curves(trial_ids, key, axis)
         if low is not None and high is not None:
             needed = wanted_exponent(low, high, most)
@@ -63,7 +61,8 @@ class CurveReader:
                 if isinstance(curve := found[trial_id], Level) and curve.exponent > needed
             ]
             found |= self._exact(coarse, key, axis, low, high)
-        return draw([found[trial_id] for trial_id in trial_ids], most, low, high)
+        replaced = [self._overwritten(trial_id, attempt, key, axis) for trial_id, attempt in overwritten]
+        return draw([*(found[trial_id] for trial_id in trial_ids), *replaced], most, low, high)
 
     def curves(self, trial_ids: Sequence[int], key: Key, axis: Axis = "batches") -> dict[int, Curve]:
         """Return the curves of one metric by trial id: all points of short ones, levels of detail of others."""
@@ -160,8 +159,6 @@ class CurveReader:
         axis: Axis,
         low: float | None,
         high: float | None,
-        *,
-        archived: bool = False,
     ) -> dict[int, Curve]:
         """Return all points of a metric of trials in a range, by trial id."""
         # Steps are the only axis by which the store can search.
@@ -174,11 +171,16 @@ class CurveReader:
                 groups=[key[0]],
                 first_step=first,
                 last_step=last,
-                archived=archived,
                 times=axis == "time",
             )
             found[state.trial_id] = curves(read_columns(pages), axis, state.started).get(key, NOTHING)
         return found
+
+    def _overwritten(self, trial_id: int, attempt: int, key: Key, axis: Axis) -> Curve:
+        """Return all points of a metric that one attempt reported and a later one repeats."""
+        columns = read_columns(self.store.reports.overwritten(trial_id, attempt, key[0]))
+        started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
+        return curves(columns, axis, started).get(key, NOTHING)
 
     def _derive(self, identity: str, state: TrialVersion, axis: Axis) -> Entry:
         """Return the curves of a trial from its reports and what is cached of them."""

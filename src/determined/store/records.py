@@ -29,6 +29,7 @@ class Attempt(NamedTuple):
     command: str | None = None  # secrets masked; None for trials of a search, whose configuration has the command
     git_commit: str | None = None
     exit_code: int | None = None
+    reason: str | None = None  # why it ended, if not as planned
 
 
 class Run(NamedTuple):

@@ -355,8 +355,27 @@ ALTER TABLE trials ADD COLUMN changes BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE trials ADD COLUMN rewrites BIGINT NOT NULL DEFAULT 0;
 """
 
+# Reports that a later attempt repeats, kept for charts, and why each attempt ended. `metrics` has one report for a
+# step: that of the newest attempt.
+_EIGHTH = """
+CREATE TABLE overwritten_metrics (
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    attempt INTEGER NOT NULL,
+    metric_group TEXT NOT NULL,
+    step BIGINT NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
+    body TEXT NOT NULL,
+    reported DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (trial_id, attempt, metric_group, step, rank)
+);
+INSERT INTO overwritten_metrics (trial_id, attempt, metric_group, step, rank, body, reported)
+    SELECT trial_id, attempt, metric_group, step, rank, body, reported FROM metrics WHERE archived = 1;
+
+ALTER TABLE attempts ADD COLUMN reason TEXT;
+"""
+
 # Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH]
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

@@ -92,9 +92,9 @@ def _write_end(database: Database, row: EndRow) -> None:
     # The chief knows how the run as a whole ended, so it may replace the report of another rank.
     still_open = "" if row.rank == 0 else "AND ended IS NULL"
     database.execute(
-        "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
+        "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ?, reason = coalesce(?, reason) "
         f"WHERE trial_id = ? AND number = ? {still_open}",
-        [row.state, row.ended, row.seconds, row.exit_code, row.trial_id, row.attempt],
+        [row.state, row.ended, row.seconds, row.exit_code, _optional(row.reason), row.trial_id, row.attempt],
     )
     if row.reason is not None:
         database.execute(
@@ -102,6 +102,10 @@ def _write_end(database: Database, row: EndRow) -> None:
             "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
             [text(row.reason), row.trial_id, row.attempt],
         )
+
+
+def _optional(reason: str | None) -> str | None:
+    return None if reason is None else text(reason)
 
 
 def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:

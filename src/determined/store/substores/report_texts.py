@@ -46,7 +46,6 @@ class _Fields(NamedTuple):
 
     ranks: bool
     times: bool
-    archived: bool
 
 
 class ReportReader:
@@ -82,15 +81,13 @@ class ReportReader:
         groups: Sequence[str] | None = None,
         first_step: int | None = None,
         last_step: int | None = None,
-        archived: bool = False,
         times: bool = True,
         rows_per_page: int = _ROWS_PER_PAGE,
     ) -> Iterator[ReportTexts]:
         """Yield the valid reports of a trial in the order of groups. A page has one group.
 
-        `groups` and the steps limit what is read. `archived` adds reports after the step at which a later attempt
-        began, as far as that attempt has not reported the same steps again. Without `times`, which take as long to read
-        as everything else, `times` of the pages is None.
+        `groups` and the steps limit what is read. Without `times`, which take as long to read as everything else,
+        `times` of the pages is None.
         """
         steps = [("step >= ?", first_step), ("step <= ?", last_step)]
         limits = [(condition, step) for condition, step in steps if step is not None]
@@ -101,7 +98,7 @@ class ReportReader:
             ((count, highest_rank),) = self._database.execute(
                 f"SELECT count(*), max(rank) FROM metrics WHERE {' AND '.join(where)}", values
             )
-            read = _Fields(ranks=bool(highest_rank), times=times, archived=archived)
+            read = _Fields(ranks=bool(highest_rank), times=times)
             while count > rows_per_page:
                 # Keyset pagination: rows that are added or archived meanwhile do not shift the following pages.
                 (following,) = self._database.execute(
@@ -116,7 +113,7 @@ class ReportReader:
 
     def _page(self, group: str, where: Sequence[str], values: Sequence[object], read: _Fields) -> Iterator[ReportTexts]:
         """Yield the reports for which all conditions hold, if there are any."""
-        conditions = " AND ".join([*where, *([] if read.archived else ["archived = 0"])])
+        conditions = " AND ".join([*where, "archived = 0"])
         found = self._database.execute(
             f"SELECT {self._joined('step')}, {self._joined('rank') if read.ranks else 'NULL'}, "
             f"{self._joined('reported') if read.times else 'NULL'}, {self._joined('body')} "
@@ -148,6 +145,27 @@ class ReportReader:
         while group is not None:
             yield group
             ((group,),) = self._database.execute(f"{first} AND metric_group > ?", [trial_id, group])
+
+    def overwritten_attempts(self, trial_id: int) -> list[int]:
+        """Return the attempts of a trial that reported steps after the one at which a later attempt began."""
+        found = self._database.execute(
+            "SELECT DISTINCT attempt FROM overwritten_metrics WHERE trial_id = ? ORDER BY attempt", [trial_id]
+        )
+        return [attempt for (attempt,) in found]
+
+    def overwritten(self, trial_id: int, attempt: int, group: str) -> list[ReportTexts]:
+        """Return what an attempt reported after the step at which a later one began."""
+        found = self._database.execute(
+            f"SELECT {self._joined('step')}, {self._joined('rank')}, {self._joined('reported')}, "
+            f"{self._joined('body')} FROM overwritten_metrics "
+            "WHERE trial_id = ? AND attempt = ? AND metric_group = ?",
+            [trial_id, attempt, text(group)],
+        )
+        return [
+            ReportTexts(group, steps, ranks, times, f"[{bodies}]")
+            for steps, ranks, times, bodies in found
+            if steps is not None
+        ]
 
     def samples(self, trial_id: int, group: str) -> list[ReportTexts]:
         """Return what a trial reported without a step, such as the load of a GPU, in the order of time.

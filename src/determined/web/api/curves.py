@@ -41,7 +41,8 @@ def curves(
 ) -> Curves:
     """Return the curves of one metric for several trials, on one grid.
 
-    With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt replaced.
+    With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt repeats,
+    as further curves. Of a single trial, `attempts` has the beginnings of its attempts after the first.
     """
     seen = version(request)
     state = state_of(request)
@@ -51,12 +52,22 @@ def curves(
     wanted = numbers(trials, _MOST_TRIALS)
     with reading(request) as store:
         states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
-        drawing = _reader(store, state).drawing(
-            wanted, metric_keys.split(key), axis, low=low, high=high, most=points, archived=archived
+        repeated = (
+            [(one, attempt) for one in wanted for attempt in store.reports.overwritten_attempts(one)]
+            if archived
+            else []
         )
+        reader = _reader(store, state)
+        drawing = reader.drawing(
+            wanted, metric_keys.split(key), axis, low=low, high=high, most=points, overwritten=repeated
+        )
+        attempts = reader.attempt_places(wanted[0], axis) if len(wanted) == 1 and wanted[0] in states else {}
         started = {one.trial_id: one.started for one in store.reports.versions(wanted)}
-    drawn = [DrawnTrial(number, states.get(number), started.get(number)) for number in wanted]
-    found = curves_data(drawing, drawn, axis, version=seen, low=low, high=high, note=state.cache.trouble)
+    which = [*((number, None) for number in wanted), *repeated]
+    drawn = [DrawnTrial(number, states.get(number), started.get(number), attempt) for number, attempt in which]
+    found = curves_data(
+        drawing, drawn, axis, version=seen, low=low, high=high, note=state.cache.trouble, attempts=attempts
+    )
     state.recent_curves.keep(seen, request.url.query, found, len(drawing.x) * (2 * len(drawn) + 1))
     return found
 
