@@ -16,6 +16,7 @@
 // GET /api/experiments/{experiment_id}/code/archive -> a file
 // GET /api/curves?trials=&key=&axis=&from=&to=&points=&archived= -> Curves
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
+// GET /api/trials/{trial_id}/moment?key=&axis=&x=&time= -> Moment
 // GET /api/logs?trial=&experiment=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
 // GET /api/compare?trials= -> Comparison
 // GET /api/experiments/{experiment_id}/decisions -> Decisions
@@ -371,6 +372,12 @@ export interface ModelVersionRow {
   created: number;
   updated: number;
   checkpoint: CheckpointRow;
+}
+
+/** A point of a curve: its place on the axis, and when it was reported. */
+export interface Moment {
+  x: number;
+  time: number;
 }
 
 export type Number = number | "NaN" | "Infinity" | "-Infinity" | null;

@@ -116,7 +116,7 @@ function Line({ line, here, name, onPick }: { line: LogLine; here: boolean; name
   return (
     <li onClick={() => onPick(line)} class={`${line.level ?? ""}${here ? " here" : ""}`}>
       <time dateTime={new Date(line.time * 1000).toISOString()} title={formatTime(line.time, true)}>{formatTime(line.time, true).slice(11)}</time>
-      {here && <Link to={`/trials/${line.trial}?axis=time&at=${line.time}`}>on the curves</Link>}
+      {here && <Link to={`/trials/${line.trial}?at=${line.time.toFixed(3)}`}>on the curves</Link>}
       {name && <span class="who">{name(line.trial)}</span>}
       {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
       <span class="said">{pieces(text).map((piece, at) => (piece.css ? <span key={at} class={piece.css}>{piece.text}</span> : piece.text))}

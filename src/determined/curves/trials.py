@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
 from determined.curves.chart_data import Axis
@@ -151,6 +151,24 @@ class CurveReader:
             reached = [each.values[each.steps <= attempt.start_step][-1:] for each in epochs]
             found[attempt.number] = max((float(value[0]) for value in reached if len(value)), default=0.0)
         return found if epochs else {}
+
+    def nearest_report(
+        self, trial_id: int, key: Key, axis: Axis, wanted: float, *, by_time: bool
+    ) -> tuple[float, float] | None:
+        """Return the place on an axis and the time of the report nearest to a place on it, or to a time."""
+        columns = read_columns(self.store.reports.pages(trial_id, groups=[key[0]]))
+        if key not in columns:
+            return None
+        # The curve of the times of the reports: it leaves out those without a place on the axis.
+        column = columns[key].numbers()
+        columns[key] = replace(column, values=column.times)
+        started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
+        points = curves(columns, axis, started)[key]
+        if len(points.x) == 0:
+            return None
+        distances = abs((points.values if by_time else points.x) - wanted)
+        nearest = int(distances.argmin())
+        return float(points.x[nearest]), float(points.values[nearest])
 
     def _exact(
         self,

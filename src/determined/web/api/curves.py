@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
+from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict
 
 from determined.curves import metric_keys
 from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
@@ -90,6 +92,36 @@ def profile(
         started = next((found.started for found in store.reports.versions([trial_id])), None)
     drawn = [DrawnTrial(trial_id, trial.state, started)]
     return curves_data(drawing, drawn, "time", version=seen, low=low, high=high)
+
+
+class Moment(TypedDict):
+    """A point of a curve: its place on the axis, and when it was reported."""
+
+    x: float
+    time: float
+
+
+@router.get("/api/trials/{trial_id}/moment")
+def moment(
+    request: Request,
+    trial_id: Id,
+    key: str,
+    axis: Axis = "batches",
+    x: Place | None = None,
+    at: Annotated[float | None, Query(alias="time", allow_inf_nan=False)] = None,
+) -> Moment:
+    """Return the point of a trial's curve that is nearest to a place on its axis, or to a time."""
+    wanted = x if at is None else at
+    if wanted is None or (x is not None and at is not None):
+        raise HTTPException(422, "name either x or time")
+    with reading(request) as store:
+        store.experiments.trial(trial_id)
+        found = _reader(store, state_of(request)).nearest_report(
+            trial_id, metric_keys.split(key), axis, wanted, by_time=at is not None
+        )
+    if found is None:
+        raise HTTPException(404, "this metric has no points on this axis")
+    return {"x": found[0], "time": found[1]}
 
 
 def _reader(store: Store, state: ServerState) -> CurveReader:
