@@ -300,7 +300,7 @@ export interface FileText {
   note: string | null;
 }
 
-/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. */
+/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. A line that is not `finished` is the present state of a progress bar: the next line of its rank and stream replaces it. */
 export interface LogLine {
   id: number;
   trial: number;
@@ -311,6 +311,7 @@ export interface LogLine {
   stream: string;
   text: string;
   cut: number;
+  finished: boolean;
 }
 
 /** Log lines in order, and whether there are matching ones before and after them. */
