@@ -62,7 +62,7 @@ class LineSplitter:
     def feed(self, block: bytes, now: float) -> list[SplitLine]:
         """Return the lines that this block completes."""
         *ended, pending = (self._pending + block).split(b"\n")
-        lines = [SplitLine(last_state(line)) for line in ended]
+        lines = [line for text in ended for line in self._lines(last_state(text))]
         if ended:
             self._state_since = None
         *states, rest = pending.split(b"\r")
@@ -70,7 +70,7 @@ class LineSplitter:
         # A carriage return at the end is kept: a line end may follow, and otherwise the line is written again.
         self._pending = rest or (state + b"\r" if state else b"")
         if state and self._is_due(now):
-            lines.append(SplitLine(state, finished=False))
+            lines.append(SplitLine(state[: self._longest], finished=False))
         # A program may write megabytes without a line end. Complete pieces are passed on, so that memory stays bounded.
         if len(self._pending) >= self._longest:
             *full, self._pending = pieces(self._pending, self._longest)
@@ -80,7 +80,10 @@ class LineSplitter:
     def flush(self) -> list[SplitLine]:
         """Return the unfinished last line, if any."""
         pending, self._pending = last_state(self._pending), b""
-        return [SplitLine(pending)] if pending else []
+        return self._lines(pending) if pending else []
+
+    def _lines(self, text: bytes) -> list[SplitLine]:
+        return [SplitLine(piece) for piece in pieces(text, self._longest)]
 
     def _is_due(self, now: float) -> bool:
         """Return whether the state of a progress bar is to be returned."""

@@ -143,7 +143,9 @@ def print_log(
 class _Reader:
     """Reads the logs of trials, each time from where it stopped before."""
 
-    def __init__(self, store: Store, trials: Callable[[], list[int]], only: LogFilter, *, finished_only: bool) -> None:
+    def __init__(
+        self, store: Store, trials: Callable[[], list[int]], only: LogFilter, *, finished_only: bool = False
+    ) -> None:
         self._store = store
         self._finished_only = finished_only  # who follows gets a progress bar when it has its last state
         self._trials = trials

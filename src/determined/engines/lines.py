@@ -8,7 +8,7 @@ import select
 import time
 
 from determined.engines.base import Line
-from determined.output_lines import LineSplitter, SplitLine, level_of, pieces
+from determined.output_lines import LineSplitter, SplitLine, level_of
 
 # The capacity of a pipe on Linux: one read empties it.
 _BLOCK = 64 * 1024
@@ -75,7 +75,7 @@ class Splitter:
         return self._events(self._lines.flush(), written)
 
     def _events(self, lines: list[SplitLine], written: float) -> list[Line]:
-        return [self._line(piece, finished, written) for text, finished in lines for piece in pieces(text)]
+        return [self._line(text, finished, written) for text, finished in lines]
 
     def _line(self, raw: bytes, finished: bool, written: float) -> Line:
         """Return a line event; a prefix written by the launcher contains the rank."""
