@@ -16,6 +16,7 @@
 // GET /api/experiments/{experiment_id}/code/archive -> a file
 // GET /api/curves?trials=&key=&axis=&from=&to=&points=&archived= -> Curves
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
+// GET /api/trials/{trial_id}/moment?key=&axis=&x=&time= -> Moment
 // GET /api/logs?trial=&experiment=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
 // GET /api/compare?trials= -> Comparison
 // GET /api/experiments/{experiment_id}/decisions -> Decisions
@@ -66,6 +67,12 @@ export interface Attempt {
   exit_code: number | null;
   host: string;
   state: string;
+}
+
+/** Where an attempt begins on the axis. */
+export interface AttemptPlace {
+  number: number;
+  x: number;
 }
 
 /** The version of the store's content; it differs from `seen` if anything was written since. */
@@ -153,9 +160,10 @@ export interface Comparison {
   notes: string[];
 }
 
-/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. */
+/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. `attempt` is null, except for the points that this attempt reported and a later one repeats. */
 export interface Curve {
   trial: number;
+  attempt: number | null;
   started: number | null;
   points: number;
   drawn: number;
@@ -186,6 +194,7 @@ export interface Curves {
   to: number | null;
   x: number[];
   curves: Curve[];
+  attempts: AttemptPlace[];
   note: string | null;
 }
 
@@ -291,7 +300,7 @@ export interface FileText {
   note: string | null;
 }
 
-/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. */
+/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. A line that is not `finished` is the present state of a progress bar: the next line of its rank and stream replaces it. */
 export interface LogLine {
   id: number;
   trial: number;
@@ -302,6 +311,7 @@ export interface LogLine {
   stream: string;
   text: string;
   cut: number;
+  finished: boolean;
 }
 
 /** Log lines in order, and whether there are matching ones before and after them. */
@@ -363,6 +373,12 @@ export interface ModelVersionRow {
   created: number;
   updated: number;
   checkpoint: CheckpointRow;
+}
+
+/** A point of a curve: its place on the axis, and when it was reported. */
+export interface Moment {
+  x: number;
+  time: number;
 }
 
 export type Number = number | "NaN" | "Infinity" | "-Infinity" | null;

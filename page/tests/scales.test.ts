@@ -7,7 +7,7 @@ import { pieces } from "../src/logs/ansi.ts";
 import type { Curve, Curves } from "../src/types.ts";
 
 function answer(curves: Partial<Curve>[], x: number[]): Curves {
-  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
+  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, attempt: null, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
   return { version: "", axis: "batches", from: null, to: null, x, curves: complete, note: null } as Curves;
 }
 

@@ -122,7 +122,7 @@ def test_a_running_trial_extends_its_entry(store: Store, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(store.reports, "pages", noted)
     curve = reader.curves([attempt.trial_id], KEY)[attempt.trial_id]
-    assert read == [2998]
+    assert read == [2999]
     assert isinstance(curve, Level)
     assert curve.points == 6000
     assert len(curve.buckets) <= 1024
@@ -148,13 +148,24 @@ def test_a_zoom_draws_every_point_that_fits(store: Store, tmp_path: Path) -> Non
     assert all(curve.drawn <= 1000 for curve in whole.curves)
 
 
-def test_archived_points_are_drawn_on_request(store: Store, tmp_path: Path) -> None:
+def test_overwritten_points_are_drawn_on_request(store: Store, tmp_path: Path) -> None:
     reader = _reader(store, tmp_path)
-    attempt = _trained(store, range(10))
-    begin(store, previous=attempt, steps=4)
-    assert reader.drawing([attempt.trial_id], KEY).x.tolist() == list(range(5))
-    assert reader.drawing([attempt.trial_id], KEY, archived=True).x.tolist() == list(range(10))
-    assert reader.drawing([attempt.trial_id], KEY).x.tolist() == list(range(5))
+    first = _trained(store, range(10))
+    trial_id = first.trial_id
+    second = begin(store, previous=first, steps=4)
+    assert store.reports.overwritten_attempts(trial_id) == [1]
+    assert reader.drawing([trial_id], KEY).x.tolist() == list(range(5))
+    both = reader.drawing([trial_id], KEY, overwritten=[(trial_id, 1)])
+    assert both.x.tolist() == list(range(10))
+    assert [curve.points for curve in both.curves] == [5, 5]
+    store.write([metric(second, "training", step, {"loss": -1.0}) for step in range(5, 8)])
+    begin(store, previous=second, steps=6)
+    assert store.reports.overwritten_attempts(trial_id) == [1, 2]
+    drawn = reader.drawing([trial_id], KEY, overwritten=[(trial_id, 1), (trial_id, 2)]).curves
+    assert [curve.points for curve in drawn] == [7, 5, 1]
+    assert drawn[1].high[-1] == pytest.approx(1 / 10)  # the value before it was overwritten
+    assert store.overview.last_steps(trial_id) == {1: 9, 2: 7}
+    assert reader.drawing([trial_id], KEY).x.tolist() == list(range(7))
 
 
 def test_attempts_begin_at_a_place_of_each_axis(store: Store, tmp_path: Path) -> None:

@@ -240,6 +240,23 @@ class TestTrials:
         found = store.experiments.trial(trial_id)
         assert (found.phase, found.progress, found.early_exit, found.stop_acknowledged) == ("", None, None, False)
 
+    def test_each_attempt_keeps_the_reason_why_it_ended(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+
+        def end(reason: str) -> None:
+            change = TrialChange(trial_id, state="QUEUED", restarts=1, reason=reason)
+            store.experiments.commit(lease, Change(trials=(change,)))
+
+        begin_managed(store, lease, trial_id)  # killed: it does not report its end
+        end("killed by SIGKILL")
+        failed = begin_managed(store, lease, trial_id)
+        store.write([EndRow(trial_id, failed.number, "failed", 5000.0, 10.0)])
+        end("ValueError: no")
+        stopped = begin_managed(store, lease, trial_id)
+        store.write([EndRow(trial_id, stopped.number, "stopped", 6000.0, 10.0)])
+        end("exit code 1 before training began")  # of a process that began no attempt
+        assert [attempt.reason for attempt in store.attempts(trial_id)] == ["killed by SIGKILL", "ValueError: no", None]
+
     def test_a_trial_of_another_experiment_is_not_touched(self, store: Store) -> None:
         _, (other,) = with_trials(store, 1)
         lease = held_experiment(store)

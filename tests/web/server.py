@@ -21,13 +21,19 @@ from tests.helpers.waiting import wait_until
 _PROGRAM = """
 import json, sys
 from pathlib import Path
+from determined.web import client_connections
 from determined.web.serve import serve
+
+options = json.loads(sys.argv[2])
+for name, value in options.pop("limits", {}).items():
+    assert hasattr(client_connections, name)
+    setattr(client_connections, name, value)
 
 def announce(started):
     said = {"url": started.url, "token": str(started.token_file), "login": str(started.login_file)}
     print(json.dumps(said), flush=True)
 
-serve(static=Path(sys.argv[1]), open_browser=False, announce=announce, **json.loads(sys.argv[2]))
+serve(static=Path(sys.argv[1]), open_browser=False, announce=announce, **options)
 """
 
 
@@ -68,7 +74,7 @@ class Server:
 
 @contextmanager
 def running_server(static: Path, env: dict[str, str] | None = None, **options: Any) -> Iterator[Server]:
-    """Start a server, and end it."""
+    """Start a server, and end it. `limits` are constants of `web/client_connections.py`; others are of `serve`."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(static), json.dumps(options)],
         env={**os.environ, **(env or {})},

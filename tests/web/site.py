@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from determined.web.app import create_app
-from determined.web.guard import Guard, allowed_hosts
+from determined.web.guard import Guard, allowed_hosts, cookie_name
 from determined.web.openapi import document
 from determined.web.sessions import Sessions
 
@@ -23,7 +23,8 @@ class Site:
     def __init__(self, place: str, static: Path) -> None:
         self.app = create_app(place, static)
         self.sessions = Sessions()
-        self.guard = Guard(self.app, self.sessions, PORT, allowed_hosts("127.0.0.1", ["box.example"]))
+        hosts = allowed_hosts("127.0.0.1", ["box.example"])
+        self.guard = Guard(self.app, self.sessions, hosts, cookie_name("127.0.0.1", PORT))
 
     def __enter__(self) -> Site:
         return self

@@ -53,3 +53,32 @@ def test_ranges_far_from_the_curve_are_empty_or_refused(site: Site, store: Store
         for place in ("nan", "inf", "-inf", "1e19", "1e308", "1e400", "x"):
             assert site.get(f"{base}&axis={axis}&from={place}&to=5", 422)["error"].startswith("from: ")
             assert site.get(f"{base}&axis={axis}&to={place}", 422)["error"].startswith("to: ")
+
+
+def test_overwritten_points_and_beginnings_of_attempts(site: Site, store: Store) -> None:
+    first = begin(store)
+    store.write([metric(first, "training", step, {"loss": 1.0}) for step in range(1, 9)])
+    second = begin(store, previous=first, steps=4)
+    store.write([metric(second, "training", step, {"loss": 2.0}) for step in range(5, 11)])
+    path = f"/api/curves?trials={first.trial_id}&key=training/loss"
+    valid = site.get(path)
+    assert valid["attempts"] == [{"number": 2, "x": 4.0}]
+    assert [(one["attempt"], one["points"]) for one in valid["curves"]] == [(None, 10)]
+    both = site.get(f"{path}&archived=1")
+    assert [(one["attempt"], one["points"]) for one in both["curves"]] == [(None, 10), (1, 4)]
+    assert both["curves"][1]["high"] == [None] * 4 + [1.0] * 4 + [None] * 2
+    attempts = site.get(f"/api/trials/{first.trial_id}")["attempts"]
+    assert [(one["first_batch"], one["last_batch"]) for one in attempts] == [(0, 8), (4, 10)]
+
+
+def test_a_point_of_a_curve_and_its_time(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    reports = [metric(attempt, "training", step, {"loss": 1.0, "epochs": step / 4}) for step in range(1, 9)]
+    store.write([row._replace(reported=3000.0 + at**2) for at, row in enumerate(reports)])
+    path = f"/api/trials/{attempt.trial_id}/moment?key=training/loss"
+    assert site.get(f"{path}&x=3.4") == {"x": 3.0, "time": 3004.0}
+    assert site.get(f"{path}&x=0.8&axis=epochs") == {"x": 0.75, "time": 3004.0}
+    assert site.get(f"{path}&time=3010") == {"x": 4.0, "time": 3009.0}
+    assert site.get(f"{path}&time=1&axis=time") == {"x": 1000.0, "time": 3000.0}
+    assert "no points" in site.get(f"/api/trials/{attempt.trial_id}/moment?key=training/none&x=1", status=404)["error"]
+    assert "either" in site.get(path, status=422)["error"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
-from determined.web import guard
+from determined.web.checked_request import MOST_BODY_BYTES, MOST_LOGIN_BYTES
 from determined.web.sessions import Sessions
 from tests.web.site import ORIGIN, PORT, Site
 
@@ -27,6 +30,34 @@ def refused(answer: Any, status: int) -> None:
 
 def asked(site: Site, method: str, path: str, headers: dict[str, str]) -> Any:
     return site.ask(method, path, headers, json={} if method == "POST" else None)
+
+
+def raw_status(site: Site, method: str, path: str) -> int:
+    """The status of the answer to a path that is sent as it is: a client would remove the dots."""
+
+    async def send() -> int:
+        status = 0
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        headers = {"host": "localhost", "content-type": "application/json", **site.bearer}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        }
+        await site.guard(scope, receive, sent)
+        return status
+
+    return asyncio.run(send())
 
 
 def test_every_route_needs_credentials(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,18 +153,60 @@ def test_changes_need_json_of_limited_size(site: Site) -> None:
         refused(site.ask("POST", "/api/actions", {**site.bearer, "Content-Type": kind}, content=b"{}"), 415)
     encoded = {**site.bearer, "Content-Type": "application/json", "Content-Encoding": "gzip"}
     refused(site.ask("POST", "/api/actions", encoded, content=b"{}"), 415)
-    large = b" " * (guard.MOST_BODY_BYTES + 1)
+    large = b" " * (MOST_BODY_BYTES + 1)
     headers = {**site.bearer, "Content-Type": "application/json"}
     refused(site.ask("POST", "/api/actions", headers, content=large), 413)
 
     async def pieces() -> Any:
         for _ in range(5):
-            yield b" " * (guard.MOST_BODY_BYTES // 4)
+            yield b" " * (MOST_BODY_BYTES // 4)
 
     refused(site.ask("POST", "/api/actions", headers, content=pieces()), 413)
     refused(site.ask("GET", "/api/changes", headers, content=b"{}"), 400)
+    # Before a login less is read: everybody on the machine can send it.
+    refused(
+        site.ask("POST", "/login", {"Content-Type": "application/json"}, content=b" " * (MOST_LOGIN_BYTES + 1)), 413
+    )
+    many = {**headers, "Content-Length": "9" * 5000}
+    assert site.ask("POST", "/api/actions", many, content=b"{}").status_code == 413
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
-        refused(site.ask(method, "/api/actions", site.bearer), 405)
+        answer = site.ask(method, "/api/actions", site.bearer)
+        refused(answer, 405)
+        assert answer.headers["allow"] == "GET, HEAD, POST"
+
+
+def test_every_change_needs_json_of_limited_size(site: Site) -> None:
+    changes = [path for method, path in site.routes() if method == "POST"]
+    assert len(changes) >= 4
+    for path in [*changes, "/login"]:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+            refused(site.ask("POST", path, {**site.bearer, "Content-Type": kind}, content=b"{}"), 415)
+        headers = {**site.bearer, "Content-Type": "application/json"}
+        refused(site.ask("POST", path, headers, content=b" " * (MOST_BODY_BYTES + 1)), 413)
+
+
+def test_no_route_changes_anything_on_get(site: Site) -> None:
+    methods: dict[str, set[str]] = {}
+    for method, path in site.routes():
+        methods.setdefault(path, set()).add(method)
+    for path, own in methods.items():
+        assert len(own) == 1, "a path is for reading or for changes"
+        for method in {"GET", "HEAD", "POST"} - own - ({"HEAD"} if own == {"GET"} else set()):
+            answer = site.ask(method, path, site.bearer, json={} if method == "POST" else None)
+            assert answer.status_code in (404, 405), (method, path)
+
+
+def test_every_id_in_a_path_is_one_segment(site: Site) -> None:
+    """`..` in the place of each id, in every spelling, leads nowhere."""
+    from determined.web.openapi import document
+
+    for template, methods in document()["paths"].items():
+        if "{" not in template:
+            continue
+        for method in methods:
+            for spelling in ("..", "%2e%2e", "%2E.", "..%2f..", "%252e%252e", "..%5c", "1%2f..%2f1", "1/../1", "%00"):
+                path = spelling.join(re.split(r"\{\w+\}", template))
+                assert raw_status(site, method.upper(), path) == 400, path
 
 
 def test_a_change_of_the_page_needs_its_origin(site: Site) -> None:
@@ -161,30 +234,7 @@ def test_a_change_of_the_page_needs_its_origin(site: Site) -> None:
     ],
 )
 def test_no_spelling_of_a_path_leads_elsewhere(site: Site, path: str) -> None:
-    """The path is sent as it is: a client would remove the dots."""
-
-    async def send() -> int:
-        status = 0
-
-        async def sent(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": [(b"host", b"localhost")],
-        }
-        await site.guard(scope, receive, sent)
-        return status
-
-    assert asyncio.run(send()) == 400
+    assert raw_status(site, "GET", path) == 400
 
 
 def test_repeated_headers_are_refused(site: Site) -> None:
@@ -208,14 +258,38 @@ def test_repeated_headers_are_refused(site: Site) -> None:
 def test_a_login_makes_a_session_of_two_parts(site: Site) -> None:
     answer = site.ask("POST", "/login", json={"code": site.sessions.new_code()})
     cookie = answer.headers["set-cookie"]
-    assert cookie.startswith(f"det-session-{PORT}=")
+    assert cookie.startswith(f"det-session-{PORT}-")
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert answer.json()["session"] not in cookie
     assert site.sessions.token not in cookie + answer.text
-    tossed = f"det-session-{PORT}=other; theme=dark; {cookie.partition(';')[0]}"
+    tossed = f"{site.guard.cookie}=other; theme=dark; {cookie.partition(';')[0]}"
     headers = {"Cookie": tossed, "X-Det-Session": answer.json()["session"]}
     assert site.ask("GET", "/api/changes", headers).status_code == 200
+
+
+def test_servers_of_two_machines_keep_their_sessions_in_one_browser(
+    tmp_path: Path, static: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both listen on the same port, and `ssh -L` makes both of them localhost, where cookies are shared."""
+    browser: dict[str, str] = {}
+    headers = []
+    sites = []
+    for machine in ("gpu-1", "gpu-2"):
+        monkeypatch.setattr(socket, "gethostname", lambda name=machine: name)
+        site = Site(str(tmp_path / f"{machine}.sqlite"), static)
+        sites.append(site)
+        session = site.session()
+        name, _, value = session["Cookie"].partition("=")
+        browser[name] = value
+        headers.append({"X-Det-Session": session["X-Det-Session"]})
+    cookies = {"Cookie": "; ".join(f"{name}={value}" for name, value in browser.items())}
+    for site, header in zip(sites, headers, strict=True):
+        with site:
+            assert site.ask("GET", "/api/changes", {**cookies, **header}).status_code == 200
+    again = Site(str(tmp_path / "gpu-2.sqlite"), static)  # the same name: cookies do not accumulate
+    with again:
+        assert again.guard.cookie == sites[1].guard.cookie
 
 
 def test_a_login_is_refused(site: Site) -> None:

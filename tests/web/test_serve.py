@@ -20,6 +20,7 @@ from determined.errors import DeterminedError
 from determined.store.open import checked_place, open_store
 from determined.web import serve
 from determined.web.serve import bound_socket
+from tests.helpers.ranks import free_port
 from tests.helpers.waiting import wait_until
 from tests.web.server import running_server
 
@@ -156,8 +157,8 @@ def test_the_command_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_of_a_killed_server_do_not_stay_in_the_way(static: Path) -> None:
-    with running_server(static) as server:
-        port = int(server.url.rstrip("/").rpartition(":")[2])
+    port = free_port()  # not the default one, which another server takes as soon as it is free
+    with running_server(static, port=port) as server:
         server.process.kill()
         server.process.wait()
         left = server.token_file.read_text()

@@ -8,7 +8,7 @@ import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { fileName, savePng, saveText } from "./files.ts";
 import { colourIndex } from "./palette.tsx";
 import { Plot, type AttemptMark } from "./plot.tsx";
-import { drawnText, toCsv, toSeries, yRange } from "./plot_data.ts";
+import { curveName, drawnText, toCsv, toSeries, yRange } from "./plot_data.ts";
 
 export interface CurveView {
   axis: string;
@@ -26,10 +26,11 @@ export interface CurvesProps {
   onZoom: (range: [number, number] | null) => void;
   name: (trial: number) => string;
   height?: number;
-  attempts?: readonly AttemptMark[];
+  /** What to say about an attempt where it begins; without it attempts are not marked. */
+  attemptText?: (number: number) => string;
   archived?: boolean;
-  /** A moment to mark on the axis of time, seconds since the epoch. */
-  moment?: number | null;
+  /** A moment to mark: where it is on the axis. */
+  moment?: AttemptMark | null;
   highlighted?: number | null;
   /** Another place that answers curves, such as the profile of a trial. */
   path?: string;
@@ -38,7 +39,6 @@ export interface CurvesProps {
   onPick?: (trial: number, x: number) => void;
 }
 
-const NO_ATTEMPTS: AttemptMark[] = [];
 const LEGEND = 14;
 const POINTS = 1000;
 /** Many curves lie on top of each other: fewer points of each keep the chart quick, and zooming asks for more. */
@@ -66,11 +66,12 @@ export function CurvesChart(props: CurvesProps) {
     return { x, series, y: yRange(x, series, view.log, view.full) };
   }, [data, view.smoothing, view.log, view.full]);
   const title = props.title ?? props.metric;
-  const marked = useMemo(() => {
-    const started = data?.curves[0]?.started ?? null;
-    if (props.moment == null || view.axis !== "time" || started === null) return props.attempts ?? NO_ATTEMPTS;
-    return [...(props.attempts ?? NO_ATTEMPTS), { x: props.moment - started, label: "log line" }];
-  }, [data, props.moment, props.attempts, view.axis]);
+  const marked = useMemo((): AttemptMark[] => {
+    const { attemptText, moment } = props;
+    const attempts = attemptText ? data?.attempts.map(({ number, x }) => ({ x, label: `attempt ${number}`, text: attemptText(number) })) : [];
+    return [...(attempts ?? []), ...(moment ? [moment] : [])];
+  }, [data, props.moment, props.attemptText]);
+  const overwritten = data?.curves.reduce((sum, curve) => sum + (curve.attempt === null ? 0 : curve.points), 0) ?? 0;
   const marks = data?.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0) ?? 0;
   useEffect(() => () => void (canvas.current = null), []);
 
@@ -78,20 +79,22 @@ export function CurvesChart(props: CurvesProps) {
   if (props.trials.length === 0) return <Empty title="No trials to draw" />;
   if (!data || !drawn) return <div class="loading" style={{ height: `${height}px` }} role="status"><span>Loading the curves …</span></div>;
   const xRange = rangeOf(view, data.x, drawn.x);
-  const failed = data.curves.filter((curve) => curve.failed).length;
+  const valid = data.curves.filter((curve) => curve.attempt === null);
+  const failed = valid.filter((curve) => curve.failed).length;
   return (
     <figure class="chart" aria-label={`Curves of ${title}`}>
       {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
         : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={view.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
-            height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(data.curves.length, "trial")}`} highlighted={props.highlighted ?? null}
+            height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={props.highlighted ?? null}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">
         <span>{drawnText(data)}</span>
         {marks > 0 && <span class="badge bad">{plural(marks, "value")} not finite, marked</span>}
         {drawn.y.outliers.length > 0 && <span>{plural(drawn.y.outliers.length, "outlier")} marked ▲ at the edge</span>}
-        {failed > 0 && <span>{formatCount(failed)} of {plural(data.curves.length, "trial")} failed, ended by ✕</span>}
+        {overwritten > 0 && <span>{plural(overwritten, "overwritten point")}, dashed</span>}
+        {failed > 0 && <span>{formatCount(failed)} of {plural(valid.length, "trial")} failed, ended by ✕</span>}
         {data.note && <span>{data.note}</span>}
         <span class="grow" />
         {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
@@ -99,8 +102,8 @@ export function CurvesChart(props: CurvesProps) {
         <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>
         <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
       </figcaption>
-      {!props.compact && data.curves.length > 1 && data.curves.length <= LEGEND && (
-        <ul class="legend">{data.curves.map((curve) => <li key={curve.trial}><Link to={`/trials/${curve.trial}`}><span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span></Link></li>)}</ul>
+      {!props.compact && valid.length > 1 && valid.length <= LEGEND && (
+        <ul class="legend">{valid.map((curve) => <li key={curve.trial}><Link to={`/trials/${curve.trial}`}><span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span></Link></li>)}</ul>
       )}
       {table && <CurveTable data={data} name={props.name} />}
     </figure>
@@ -125,8 +128,8 @@ function CurveTable({ data, name }: { data: Curves; name: (trial: number) => str
           const high = curve.high.filter((value) => value !== null);
           const odd = curve.marks.reduce((sum, mark) => sum + mark.count, 0);
           return (
-            <tr key={curve.trial}>
-              <td><Link to={`/trials/${curve.trial}`}>{name(curve.trial)}</Link></td><td class="right">{formatCount(curve.points)}</td>
+            <tr key={`${curve.trial} ${curve.attempt}`}>
+              <td><Link to={`/trials/${curve.trial}`}>{curveName(curve, name)}</Link></td><td class="right">{formatCount(curve.points)}</td>
               <td class="right">{formatNumber(low[0])}</td><td class="right">{formatNumber(high[high.length - 1])}</td>
               <td class="right">{formatNumber(low.length ? low.reduce((a, b) => Math.min(a, b)) : null)}</td>
               <td class="right">{formatNumber(high.length ? high.reduce((a, b) => Math.max(a, b)) : null)}</td><td class="right">{odd}</td>

@@ -4,11 +4,14 @@ import uPlot from "uplot";
 import { formatDuration, formatNumber, formatTime } from "../format.ts";
 import { cssColour, colourIndex, trialColours, useTheme } from "./palette.tsx";
 import { drawMarks } from "./marks.ts";
-import { nearest, type Outlier, type Series } from "./plot_data.ts";
+import { curveName, nearest, type Outlier, type Series } from "./plot_data.ts";
 
+/** A place on the axis that is marked by a line: the beginning of an attempt, or the moment of a log line. */
 export interface AttemptMark {
   x: number;
   label: string;
+  /** What the tip of the chart says there. */
+  text?: string;
 }
 
 export interface PlotProps {
@@ -38,6 +41,9 @@ export interface Tip {
   y: number | null;
 }
 
+/** So many pixels from a mark its text is shown. */
+const NEAR = 8;
+
 export function axisText(axis: string, x: number): string {
   return axis === "time" ? (x > 1e8 ? formatTime(x, true) : formatDuration(x)) : `${axis === "epochs" ? "epoch" : "batch"} ${formatNumber(x)}`;
 }
@@ -53,9 +59,10 @@ function options(props: PlotProps, width: number, onTip: (tip: Tip | null) => vo
   const stroke = (trial: number): string => colours[colourIndex(trial)]!;
   const lines = props.series.flatMap((one): uPlot.Series[] => {
     const dim = props.highlighted !== null && props.highlighted !== one.trial;
-    const alpha = dim ? 0.15 : many ? 0.6 : 1;
+    const old = one.curve.attempt !== null;
+    const alpha = dim ? 0.15 : old ? 0.7 : many ? 0.6 : 1;
     const points = { show: one.curve.drawn <= (props.series.length <= 12 ? 60 : 1), size: 5, fill: stroke(one.trial), width: 0 };
-    const main: uPlot.Series = { stroke: stroke(one.trial), width: props.highlighted === one.trial ? 2.5 : many ? 1 : 1.6, alpha, points, spanGaps: false };
+    const main: uPlot.Series = { stroke: stroke(one.trial), width: props.highlighted === one.trial ? 2.5 : many ? 1 : 1.6, alpha, points, spanGaps: false, ...(old ? { dash: [5, 4] } : {}) };
     return smooth ? [{ ...main, width: 1, alpha: alpha * 0.28, points: { show: false } }, main] : [main];
   });
   return {
@@ -177,6 +184,7 @@ export function Plot(props: PlotProps) {
   };
   const hovered = tip ? props.series[tip.series] : undefined;
   const over = plot.current?.over;
+  const marked = tip && props.attempts.find((mark) => mark.text && Math.abs(plot.current!.valToPos(mark.x, "x") - tip.left) < NEAR);
   return (
     <div class="plot" style={{ height: `${props.height}px` }}>
       <div ref={box} role="application" aria-roledescription="chart" tabIndex={0} aria-label={`${props.label}. Arrow keys move along the curves, plus and minus zoom, 0 shows all.`}
@@ -184,8 +192,9 @@ export function Plot(props: PlotProps) {
         onClick={() => tip && hovered && latest.current.onPick?.(hovered.trial, tip.x)} />
       {tip && hovered && over && (
         <div class="tip" role="status" style={{ left: `${Math.min(over.offsetLeft + tip.left + 12, Math.max(0, width - 190))}px`, top: `${Math.max(0, over.offsetTop + tip.top - 44)}px` }}>
-          <span class="row"><span class="swatch" style={{ background: `var(--trial-${colourIndex(hovered.trial)})` }} /><strong class="name">{props.name(hovered.trial)}</strong></span>
+          <span class="row"><span class="swatch" style={{ background: `var(--trial-${colourIndex(hovered.trial)})` }} /><strong class="name">{curveName(hovered.curve, props.name)}</strong></span>
           <span class="number">{formatNumber(tip.y)}</span> <span class="quiet">{axisText(props.axis, tip.x)}</span>
+          {marked?.text && <div>{marked.text}</div>}
         </div>
       )}
     </div>

@@ -34,7 +34,8 @@ export function toSeries(answer: Curves, smoothing: number): { x: number[]; seri
     const width = next === undefined ? here - (answer.x[at - 1] ?? here - 1) : next - here;
     x.push(here + width / 2);
   }
-  const series = answer.curves.map((curve) => {
+  const drawn = answer.curves.filter((curve) => curve.attempt === null || curve.points > 0);
+  const series = drawn.map((curve) => {
     const values = toValues(curve, answer.x, double);
     return { trial: curve.trial, curve, values, smooth: smoothing > 0 ? smoothed(values, smoothing) : null };
   });
@@ -123,6 +124,11 @@ function outside(x: readonly number[], series: readonly Series[], low: number, h
   return found;
 }
 
+/** The name of a curve: points that a later attempt repeats name their attempt. */
+export function curveName(curve: Curve, name: (trial: number) => string): string {
+  return curve.attempt === null ? name(curve.trial) : `${name(curve.trial)}, attempt ${curve.attempt}, overwritten`;
+}
+
 /** What was left out, in words: "10,000 points, 1,000 drawn". */
 export function drawnText(answer: Curves): string {
   const points = answer.curves.reduce((sum, curve) => sum + curve.points, 0);
@@ -136,7 +142,7 @@ export function drawnText(answer: Curves): string {
 /** The values as rows for a CSV file or a table: one row for each x, one column for each curve's low and high. */
 export function toCsv(answer: Curves, name: (trial: number) => string): string {
   const cell = (text: string): string => (/[",\n\r]/.test(text) || /^[=+@]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
-  const heads = [answer.axis, ...answer.curves.flatMap((curve) => [`${name(curve.trial)} low`, `${name(curve.trial)} high`])];
+  const heads = [answer.axis, ...answer.curves.flatMap((curve) => [`${curveName(curve, name)} low`, `${curveName(curve, name)} high`])];
   const lines = [heads.map(cell).join(",")];
   const marks = answer.curves.map((curve) => {
     const at = new Map<number, string>();

@@ -22,9 +22,15 @@ interface Loaded {
   older: boolean;
 }
 
+/** What writes a line: the state of a progress bar is replaced by the next line of the same stream. */
+function streamOf(line: LogLine): string {
+  return `${line.trial} ${line.attempt} ${line.rank} ${line.stream}`;
+}
+
 function mergeAfter(before: Loaded, answer: LogLines): Loaded {
   if (answer.lines.length === 0) return before;
-  const lines = [...before.lines, ...answer.lines];
+  const newer = new Set(answer.lines.map(streamOf));
+  const lines = [...before.lines.filter((line) => line.finished || !newer.has(streamOf(line))), ...answer.lines];
   return { lines: lines.slice(-KEPT), older: before.older || lines.length > KEPT };
 }
 
@@ -116,7 +122,7 @@ function Line({ line, here, name, onPick }: { line: LogLine; here: boolean; name
   return (
     <li onClick={() => onPick(line)} class={`${line.level ?? ""}${here ? " here" : ""}`}>
       <time dateTime={new Date(line.time * 1000).toISOString()} title={formatTime(line.time, true)}>{formatTime(line.time, true).slice(11)}</time>
-      {here && <Link to={`/trials/${line.trial}?axis=time&at=${line.time}`}>on the curves</Link>}
+      {here && <Link to={`/trials/${line.trial}?at=${line.time.toFixed(3)}`}>on the curves</Link>}
       {name && <span class="who">{name(line.trial)}</span>}
       {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
       <span class="said">{pieces(text).map((piece, at) => (piece.css ? <span key={at} class={piece.css}>{piece.text}</span> : piece.text))}

@@ -89,6 +89,15 @@ class CachedCurve:
     statistics: Statistics | None
 
 
+@dataclass(frozen=True)
+class Entry:
+    """The curves of all metrics of a trial over one axis."""
+
+    trial_id: int
+    version: Version
+    curves: dict[Key, CachedCurve]
+
+
 def default_path() -> Path:
     """Return the file that the programs of this user share."""
     return data_dir() / "curves.sqlite"
@@ -159,36 +168,22 @@ class CurveCache:
         for trial, changes, group, name, statistics in rows:
             yield trial, changes, (group, name), Statistics(*json.loads(statistics))
 
-    def write(
-        self,
-        store: str,
-        trial_id: int,
-        axis: Axis,
-        version: Version,
-        curves: dict[Key, CachedCurve],
-    ) -> None:
-        """Replace the entry of a trial for an axis, and its statistics."""
-        of_axis = (store, trial_id, axis)
-        of_curves = [
-            (*of_axis, *key, _text(curve.settled.statistics), encode(curve.settled.curve), encode(curve.whole))
-            for key, curve in curves.items()
-        ]
-        of_summaries = [
-            (store, *key, trial_id, version.changes, _text(curve.statistics))
-            for key, curve in curves.items()
-            if curve.statistics is not None
-        ]
+    def write(self, store: str, axis: Axis, entries: Sequence[Entry]) -> None:
+        """Replace the entries of trials for an axis, and their statistics, in one transaction."""
+        rows = [_rows_of(store, axis, entry) for entry in entries]
         with self._opened() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            connection.execute("DELETE FROM curves WHERE store = ? AND trial = ? AND axis = ?", of_axis)
-            connection.execute("DELETE FROM summaries WHERE store = ? AND trial = ?", (store, trial_id))
-            for part in (axis, _SUMMARY):
-                connection.execute(
-                    "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (store, trial_id, part, *astuple(version)),
-                )
-            connection.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", of_curves)
-            connection.executemany("INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?)", of_summaries)
+            for entry, (of_curves, of_summaries) in zip(entries, rows, strict=True):
+                trial = (store, entry.trial_id)
+                connection.execute("DELETE FROM curves WHERE store = ? AND trial = ? AND axis = ?", (*trial, axis))
+                connection.execute("DELETE FROM summaries WHERE store = ? AND trial = ?", trial)
+                for part in (axis, _SUMMARY):
+                    connection.execute(
+                        "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*trial, part, *astuple(entry.version)),
+                    )
+                connection.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", of_curves)
+                connection.executemany("INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?)", of_summaries)
             connection.execute("COMMIT")
 
     def close(self) -> None:
@@ -247,6 +242,23 @@ class CurveCache:
     def _give_up(self, error: Exception) -> None:
         self.trouble = f"charts are not cached: {self._path}: {error}"
         self.close()
+
+
+def _rows_of(store: str, axis: Axis, entry: Entry) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the rows of an entry: of its curves, and of their statistics."""
+    of_curves = [
+        (
+            *(store, entry.trial_id, axis, *key, _text(curve.settled.statistics)),
+            *(encode(curve.settled.curve), encode(curve.whole)),
+        )
+        for key, curve in entry.curves.items()
+    ]
+    of_summaries = [
+        (store, *key, entry.trial_id, entry.version.changes, _text(curve.statistics))
+        for key, curve in entry.curves.items()
+        if curve.statistics is not None
+    ]
+    return of_curves, of_summaries
 
 
 def _text(statistics: Statistics | None) -> str | None:

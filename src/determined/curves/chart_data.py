@@ -5,7 +5,7 @@ numpy is imported when curves are converted: the server of the page needs the ty
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
@@ -45,9 +45,11 @@ class Curve(TypedDict):
     """A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none.
 
     Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins.
+    `attempt` is null, except for the points that this attempt reported and a later one repeats.
     """
 
     trial: int
+    attempt: int | None
     started: float | None
     points: int
     drawn: int
@@ -56,6 +58,13 @@ class Curve(TypedDict):
     marks: list[CurveMark]
     ended: CurveEnd | None
     failed: bool
+
+
+class AttemptPlace(TypedDict):
+    """Where an attempt begins on the axis."""
+
+    number: int
+    x: float
 
 
 Curves = TypedDict(
@@ -67,17 +76,22 @@ Curves = TypedDict(
         "to": float | None,
         "x": list[float],
         "curves": list[Curve],
+        "attempts": list[AttemptPlace],
         "note": str | None,
     },
 )
 
 
 class DrawnTrial(NamedTuple):
-    """A trial whose curve is drawn. `started` is the beginning of the axis of time; both are None if it is unknown."""
+    """A trial whose curve is drawn. `started` is the beginning of the axis of time; both are None if it is unknown.
+
+    With `attempt`, only what this attempt reported and a later one repeats.
+    """
 
     id: int
     state: str | None
     started: float | None
+    attempt: int | None = None
 
 
 def curves_data(
@@ -89,9 +103,11 @@ def curves_data(
     low: float | None = None,
     high: float | None = None,
     note: str | None = None,
+    attempts: Mapping[int, float] | None = None,
 ) -> Curves:
     """Return a drawing of the curves of these trials from `low` to `high`, read at a version of the store.
 
+    `attempts` are the places at which the attempts of a single trial begin; that of the first is not interesting.
     Lists of numbers are arrays, in which NaN means that there is no value.
     """
     return {
@@ -100,15 +116,18 @@ def curves_data(
         "from": low,
         "to": high,
         "x": _sent(drawing.x),
+        "attempts": [{"number": number, "x": x} for number, x in (attempts or {}).items() if number > 1],
         "curves": [_curve(*pair) for pair in zip(trials, drawing.curves, strict=True)],
         "note": note,
     }
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
-    last = curve.last if trial.state in TRIAL_ENDED else None
+    is_valid = trial.attempt is None
+    last = curve.last if is_valid and trial.state in TRIAL_ENDED else None
     return {
         "trial": trial.id,
+        "attempt": trial.attempt,
         "started": trial.started,
         "points": curve.points,
         "drawn": curve.drawn,
@@ -116,7 +135,7 @@ def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
         "high": _single(curve.high),
         "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
         "ended": None if last is None else {"x": last[0], "y": last[1]},
-        "failed": trial.state in ("ERROR", "INVALID_HP"),
+        "failed": is_valid and trial.state in ("ERROR", "INVALID_HP"),
     }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 from determined.config.metric_values import number
 from determined.curves.levels import Floats, Integers
+from determined.curves.summary import Statistics, statistics_of
 from determined.errors import StoreError
 from determined.store.substores.report_texts import ReportTexts
 
@@ -36,10 +39,22 @@ class Column:
     """The reported values of one metric by step; of several ranks, the values of the lowest."""
 
     steps: Integers
-    times: Floats
+    times: Floats  # NaN if they were not read
     reported: list[Any]
     values: Floats  # the reported numbers; NaN for what is no number
     numeric: NDArray[np.bool_] | None  # which of them are numbers; None if all are
+    floats: bool  # whether all are floats, as usual: then `values` are the same
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """The statistics of the reported values; None if there are none."""
+        if not self.reported:
+            return None
+        if self.floats and math.isfinite(total := sum(self.reported)):  # then all values are finite
+            # Adding zero makes a negative zero positive, whichever of both numpy has found.
+            low, high = float(self.values.min()) + 0.0, float(self.values.max()) + 0.0
+            return Statistics(len(self.reported), self.reported[-1], "number", total, low, high)
+        return statistics_of(self.reported)
 
     def part(self, first_step: int | None = None, before: int | None = None) -> Column:
         """Return the reports from one step to another, which is not included."""
@@ -52,6 +67,7 @@ class Column:
             self.reported[chosen],
             self.values[chosen],
             None if self.numeric is None else self.numeric[chosen],
+            self.floats,
         )
 
     def numbers(self) -> Column:
@@ -60,7 +76,7 @@ class Column:
             return self
         chosen = np.flatnonzero(self.numeric)
         reported = [self.reported[place] for place in chosen]
-        return Column(self.steps[chosen], self.times[chosen], reported, self.values[chosen], None)
+        return Column(self.steps[chosen], self.times[chosen], reported, self.values[chosen], None, self.floats)
 
 
 def read_columns(pages: Iterable[ReportTexts]) -> dict[Key, Column]:
@@ -84,8 +100,9 @@ class _Page:
 def _parsed(page: ReportTexts) -> _Page:
     """Decode the texts of a page, and sort its reports if the database has not."""
     steps = np.fromstring(page.steps, dtype=np.int64, sep=",")
-    ranks = np.fromstring(page.ranks, dtype=np.int64, sep=",")
-    times = np.fromstring(page.times, dtype=np.float64, sep=",")
+    count = len(steps)
+    ranks = np.zeros(count, np.int64) if page.ranks is None else np.fromstring(page.ranks, dtype=np.int64, sep=",")
+    times = np.full(count, np.nan) if page.times is None else np.fromstring(page.times, dtype=np.float64, sep=",")
     bodies = _loads(page.bodies)
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
@@ -107,12 +124,12 @@ def _loads(bodies: str) -> list[dict[str, Any]]:
 def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
     """Return the columns of one group."""
     steps, times = np.concatenate([page.steps for page in pages]), np.concatenate([page.times for page in pages])
-    bodies = list(chain.from_iterable(page.bodies for page in pages))
+    bodies = pages[0].bodies if len(pages) == 1 else list(chain.from_iterable(page.bodies for page in pages))
     names = list(bodies[0])
     # Usually every report has the same metrics, and only one rank reports: then a column is one list.
     if not any(page.ranks.any() for page in pages) and set(map(len, bodies)) == {len(names)}:
         with contextlib.suppress(KeyError):
-            return {name: _column(steps, times, [body[name] for body in bodies]) for name in names}
+            return {name: _column(steps, times, list(map(itemgetter(name), bodies))) for name in names}
     places: dict[str, list[int]] = {}
     last_step: dict[str, int] = {}
     for place, (step, body) in enumerate(zip(steps.tolist(), bodies, strict=True)):
@@ -127,10 +144,10 @@ def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
 
 
 def _column(steps: Integers, times: Floats, reported: list[Any]) -> Column:
-    if set(map(type, reported)) <= {int, float}:
+    if (kinds := set(map(type, reported))) <= {int, float}:
         with contextlib.suppress(OverflowError):  # an integer beyond the range of a float
-            return Column(steps, times, reported, np.array(reported, dtype=np.float64), None)
+            return Column(steps, times, reported, np.array(reported, dtype=np.float64), None, kinds == {float})
     numbers = [number(value) for value in reported]
     values = np.array([np.nan if value is None else value for value in numbers], dtype=np.float64)
     numeric = np.array([value is not None for value in numbers], dtype=np.bool_)
-    return Column(steps, times, reported, values, None if numeric.all() else numeric)
+    return Column(steps, times, reported, values, None if numeric.all() else numeric, False)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from determined.curves.cache import CachedCurve, CurveCache, SettledCurve, Version
+from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
 from determined.curves.chart_data import Axis
 from determined.curves.derive import EPOCHS, NOTHING, Curve, curves, extended
 from determined.curves.levels import Level
 from determined.curves.read import Column, Key, read_columns
-from determined.curves.summary import Statistics, joined_statistics, statistics_of
+from determined.curves.summary import Statistics, joined_statistics
 from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
 from determined.store.store import Store
 from determined.store.substores.report_texts import TrialVersion
+
+# Trials whose entries are written in one transaction, which takes as long as to write a few of them.
+_WRITTEN_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,14 @@ class CurveReader:
         low: float | None = None,
         high: float | None = None,
         most: int = MOST_DRAWN,
-        archived: bool = False,
+        overwritten: Sequence[tuple[int, int]] = (),
     ) -> Drawing:
         """Return the curves of one metric of several trials, on one grid, in the order of the trials.
 
-        From `low` to `high`, if they are given, in as much detail as the chart can show. `archived` adds the points
-        after the step at which a later attempt began. A trial that does not exist has no points.
+        From `low` to `high`, if they are given, in as much detail as the chart can show. After them come the curves of
+        `overwritten`, each a trial and an attempt: the points after the step at which a later attempt began. A trial
+        that does not exist has no points.
         """
-        if archived:
-            exact = self._exact(trial_ids, key, axis, low, high, archived=True)
-            return draw([exact[trial_id] for trial_id in trial_ids], most, low, high)
         found = self.curves(trial_ids, key, axis)
         if low is not None and high is not None:
             needed = wanted_exponent(low, high, most)
@@ -60,7 +61,8 @@ class CurveReader:
                 if isinstance(curve := found[trial_id], Level) and curve.exponent > needed
             ]
             found |= self._exact(coarse, key, axis, low, high)
-        return draw([found[trial_id] for trial_id in trial_ids], most, low, high)
+        replaced = [self._overwritten(trial_id, attempt, key, axis) for trial_id, attempt in overwritten]
+        return draw([*(found[trial_id] for trial_id in trial_ids), *replaced], most, low, high)
 
     def curves(self, trial_ids: Sequence[int], key: Key, axis: Axis = "batches") -> dict[int, Curve]:
         """Return the curves of one metric by trial id: all points of short ones, levels of detail of others."""
@@ -69,13 +71,17 @@ class CurveReader:
         identity = self.store.reports.store_identity
         cached = self.cache.of_metric(identity, [state.trial_id for state in states], axis, key)
         found: dict[int, Curve] = dict.fromkeys(trial_ids, NOTHING)
+        stale = list[TrialVersion]()
         for state in states:
             version, curve = cached.get(state.trial_id, (None, None))
             if version is None or (version.changes, version.started) != (state.changes, state.started):
-                derived = self._derive(identity, state, axis).get(key)
-                curve = None if derived is None else derived.whole
-            if curve is not None:
+                stale.append(state)
+            elif curve is not None:
                 found[state.trial_id] = curve
+        for start in range(0, len(stale), _WRITTEN_AT_ONCE):
+            entries = [self._derive(identity, state, axis) for state in stale[start : start + _WRITTEN_AT_ONCE]]
+            self.cache.write(identity, axis, entries)
+            found |= {entry.trial_id: entry.curves[key].whole for entry in entries if key in entry.curves}
         return found
 
     def samples(
@@ -109,11 +115,9 @@ class CurveReader:
         """Return the statistics of every metric of a trial, and cache them with its curves over batches."""
         identity = self.store.reports.store_identity
         for state in self.store.reports.versions([trial_id]):
-            return {
-                key: curve.statistics
-                for key, curve in self._derive(identity, state, "batches").items()
-                if curve.statistics is not None
-            }
+            entry = self._derive(identity, state, "batches")
+            self.cache.write(identity, "batches", [entry])
+            return {key: curve.statistics for key, curve in entry.curves.items() if curve.statistics is not None}
         return {}
 
     def metric_names(self, trial_ids: Sequence[int]) -> dict[Key, bool]:
@@ -139,7 +143,7 @@ class CurveReader:
         if axis == "time":
             (state,) = self.store.reports.versions([trial_id])
             return {attempt.number: attempt.started - state.started for attempt in attempts}
-        columns = read_columns(self.store.reports.pages(trial_id))
+        columns = read_columns(self.store.reports.pages(trial_id, times=False))
         epochs = [each.numbers() for (_, name), each in columns.items() if name in EPOCHS]
         found = {}
         for attempt in attempts:
@@ -148,6 +152,24 @@ class CurveReader:
             found[attempt.number] = max((float(value[0]) for value in reached if len(value)), default=0.0)
         return found if epochs else {}
 
+    def nearest_report(
+        self, trial_id: int, key: Key, axis: Axis, wanted: float, *, by_time: bool
+    ) -> tuple[float, float] | None:
+        """Return the place on an axis and the time of the report nearest to a place on it, or to a time."""
+        columns = read_columns(self.store.reports.pages(trial_id, groups=[key[0]]))
+        if key not in columns:
+            return None
+        # The curve of the times of the reports: it leaves out those without a place on the axis.
+        column = columns[key].numbers()
+        columns[key] = replace(column, values=column.times)
+        started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
+        points = curves(columns, axis, started)[key]
+        if len(points.x) == 0:
+            return None
+        distances = abs((points.values if by_time else points.x) - wanted)
+        nearest = int(distances.argmin())
+        return float(points.x[nearest]), float(points.values[nearest])
+
     def _exact(
         self,
         trial_ids: Sequence[int],
@@ -155,8 +177,6 @@ class CurveReader:
         axis: Axis,
         low: float | None,
         high: float | None,
-        *,
-        archived: bool = False,
     ) -> dict[int, Curve]:
         """Return all points of a metric of trials in a range, by trial id."""
         # Steps are the only axis by which the store can search.
@@ -165,65 +185,63 @@ class CurveReader:
         found: dict[int, Curve] = dict.fromkeys(trial_ids, NOTHING)
         for state in self.store.reports.versions(trial_ids):
             pages = self.store.reports.pages(
-                state.trial_id, groups=[key[0]], first_step=first, last_step=last, archived=archived
+                state.trial_id,
+                groups=[key[0]],
+                first_step=first,
+                last_step=last,
+                times=axis == "time",
             )
             found[state.trial_id] = curves(read_columns(pages), axis, state.started).get(key, NOTHING)
         return found
 
-    def _derive(self, identity: str, state: TrialVersion, axis: Axis) -> dict[Key, CachedCurve]:
-        """Return the curves of a trial from its reports and what is cached of them, and cache the result."""
-        anchor, settled, columns = self._since_cached(identity, state, axis)
+    def _overwritten(self, trial_id: int, attempt: int, key: Key, axis: Axis) -> Curve:
+        """Return all points of a metric that one attempt reported and a later one repeats."""
+        columns = read_columns(self.store.reports.overwritten(trial_id, attempt, key[0]))
+        started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
+        return curves(columns, axis, started).get(key, NOTHING)
+
+    def _derive(self, identity: str, state: TrialVersion, axis: Axis) -> Entry:
+        """Return the curves of a trial from its reports and what is cached of them."""
         last = state.steps_completed
+        settled, columns = self._since_cached(identity, state, axis)
         before = {key: column.part(before=last) for key, column in columns.items()}
         after = {key: column.part(first_step=last) for key, column in columns.items()}
         new, tail = curves(before, axis, state.started), curves(after, axis, state.started)
         # A metric that was not reported since then stays as it is.
-        entry = {key: CachedCurve(known, known.curve, known.statistics) for key, known in settled.items()}
+        derived = {key: CachedCurve(known, known.curve, known.statistics) for key, known in settled.items()}
         for key in columns:
             known = settled.get(key, _UNKNOWN)
-            now_settled = SettledCurve(
-                extended(known.curve, new[key]), joined_statistics(known.statistics, _statistics(before[key]))
-            )
-            statistics = joined_statistics(now_settled.statistics, _statistics(after[key]))
-            entry[key] = CachedCurve(now_settled, extended(now_settled.curve, tail[key]), statistics)
-        anchor = max([anchor, *(_latest(column) for column in before.values() if len(column.steps))])
-        version = Version(state.changes, state.rewrites, last, state.started, *anchor)
-        self.cache.write(identity, state.trial_id, axis, version, entry)
-        return entry
+            joined = joined_statistics(known.statistics, before[key].statistics)
+            now_settled = SettledCurve(extended(known.curve, new[key]), joined)
+            statistics = joined_statistics(now_settled.statistics, after[key].statistics)
+            derived[key] = CachedCurve(now_settled, extended(now_settled.curve, tail[key]), statistics)
+        version = Version(state.changes, state.rewrites, last, state.started, *self._anchor(state.trial_id, last))
+        return Entry(state.trial_id, version, derived)
 
     def _since_cached(
         self, identity: str, state: TrialVersion, axis: Axis
-    ) -> tuple[tuple[int, float], dict[Key, SettledCurve], dict[Key, Column]]:
-        """Return the anchor and the curves of the cache that can be extended, and the reports that they lack."""
+    ) -> tuple[dict[Key, SettledCurve], dict[Key, Column]]:
+        """Return the curves of the cache that can be extended, and the reports that they lack."""
         cached = self.cache.of_trial(identity, state.trial_id, axis)
         if cached is not None and _can_be_extended(cached[0], state):
             version, settled = cached
-            anchor = version.anchor_step, version.anchor_time
-            columns = read_columns(self.store.reports.pages(state.trial_id, first_step=version.anchor_step))
-            settled_part = [column.part(before=version.settled_step) for column in columns.values()]
-            if max([_NO_ANCHOR, *(_latest(column) for column in settled_part if len(column.steps))]) == anchor:
-                return (
-                    anchor,
-                    settled,
-                    {key: each.part(first_step=version.settled_step) for key, each in columns.items()},
-                )
-        return _NO_ANCHOR, {}, read_columns(self.store.reports.pages(state.trial_id))
+            if self._anchor(state.trial_id, version.settled_step) == (version.anchor_step, version.anchor_time):
+                return settled, self._columns(state.trial_id, axis, first_step=version.settled_step)
+        return {}, self._columns(state.trial_id, axis)
+
+    def _columns(self, trial_id: int, axis: Axis, first_step: int | None = None) -> dict[Key, Column]:
+        return read_columns(self.store.reports.pages(trial_id, first_step=first_step, times=axis == "time"))
+
+    def _anchor(self, trial_id: int, settled_step: int) -> tuple[int, float]:
+        """Return the last settled step that has reports and the time of one of them; see `Version`."""
+        return self.store.reports.last_before(trial_id, settled_step) or _NO_ANCHOR
 
 
 _NO_ANCHOR = (-1, 0.0)
 _UNKNOWN = SettledCurve(NOTHING, None)
 
 
-def _latest(column: Column) -> tuple[int, float]:
-    """Return the last step of a column, and when it was reported."""
-    return int(column.steps[-1]), float(column.times[-1])
-
-
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:
     """Return whether the reports before the settled step are those that were cached, and the trial was not set back."""
     unchanged = (cached.rewrites, cached.started) == (state.rewrites, state.started)
     return unchanged and cached.settled_step <= state.steps_completed
-
-
-def _statistics(column: Column) -> Statistics | None:
-    return statistics_of(column.reported) if column.reported else None

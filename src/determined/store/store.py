@@ -193,7 +193,7 @@ class Store:
         """Return whether one of these attempts reported a metric, saved a checkpoint or uploaded an output."""
         marks = ", ".join("?" * len(attempts))
         # Archived metrics and deleted checkpoints count: the question is whether the attempt got as far as a report.
-        for table in ("metrics", "samples", "checkpoints", "uploads"):
+        for table in ("metrics", "overwritten_metrics", "samples", "checkpoints", "uploads"):
             condition = f"trial_id = ? AND attempt IN ({marks})"
             if self._database.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", [trial_id, *attempts]):
                 return True

@@ -23,12 +23,16 @@ from determined import paths
 from determined.built_page import HOW_TO_BUILD, STATIC, is_built
 from determined.errors import DeterminedError
 from determined.web.app import create_app
-from determined.web.guard import App, Guard, Message, Receive, Scope, Send, allowed_hosts, send_json
+from determined.web.asgi import App, Message, Receive, Scope, Send, send_json
+from determined.web.client_connections import LimitedProtocol
+from determined.web.guard import Guard, allowed_hosts, cookie_name
 from determined.web.sessions import CODE_SECONDS, Sessions
 
 DEFAULT_PORT = 8642
 _PORTS_TO_TRY = 20
 _GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
+# Connections that asyncio accepts at once, before any of them is counted: with its default, all file descriptors.
+_BACKLOG = 64
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ def _serve(
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()
-        app = Guard(create_app(static=static), sessions, number, allowed_hosts(host, allow_hosts))
+        hosts = allowed_hosts(host, allow_hosts)
+        app = Guard(create_app(static=static), sessions, hosts, cookie_name(host, number))
         url = f"http://{_address(host)}:{number}/"
         # Machines may share the directory, and addresses of one machine may have servers on the same port.
         where = f"{socket.gethostname()}-{host.replace(':', '.')}-{number}"
@@ -103,7 +108,7 @@ def bound_socket(host: str, port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, candidate))
-            listener.listen(128)
+            listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
             if error.errno != errno.EADDRINUSE:
@@ -153,12 +158,13 @@ def _run(app: Guard, listener: socket.socket) -> None:
     config = uvicorn.Config(
         _without_stack_traces(app),
         loop="asyncio",
-        http="h11",
+        http=LimitedProtocol,
         ws="none",
-        log_level="warning",
+        log_level="error",  # a warning for each malformed request would let others fill the terminal
         access_log=False,  # addresses may contain what only the user should see
         server_header=False,
         proxy_headers=False,  # a header must not change who the client seems to be
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     # uvicorn ends by raising the signal again: SIGTERM as an exception, so that the files above are removed.

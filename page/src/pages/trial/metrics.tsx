@@ -1,14 +1,14 @@
 // All metrics of a trial by group; a chart exists only while it is in sight.
-import { useMemo } from "preact/hooks";
+import { useCallback, useMemo } from "preact/hooks";
 import { go, setParams, useAddress } from "../../address.ts";
 import { get, withQuery } from "../../api.ts";
 import { CurvesChart } from "../../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import type { AttemptMark } from "../../charts/plot.tsx";
-import { nearest } from "../../charts/plot_data.ts";
-import { formatCount, formatNumber, formatValue, shorten, toNumber } from "../../format.ts";
-import type { Curves, TrialDetail, TrialMetric } from "../../types.ts";
-import { Empty, Panel } from "../../ui/basics.tsx";
+import { firstLine, formatCount, formatNumber, formatTime, formatValue, shorten, toNumber } from "../../format.ts";
+import { useAnswer } from "../../live.ts";
+import type { Moment, TrialDetail, TrialMetric } from "../../types.ts";
+import { Empty, Link, Notice, Panel } from "../../ui/basics.tsx";
 import { InSight } from "../../ui/in_sight.tsx";
 import { say } from "../../ui/overlay.tsx";
 
@@ -21,8 +21,9 @@ export function MetricsTab({ detail }: { detail: TrialDetail }) {
   const archived = params.get("archived") === "1";
   const shown = detail.metrics.filter((metric) => metric.key.toLowerCase().includes(search));
   const groups = [...new Set(shown.map((metric) => metric.group))];
-  const moment = params.has("at") ? Number(params.get("at")) : null;
-  const attempts = useMemo((): AttemptMark[] => (view.axis !== "batches" ? [] : detail.attempts.slice(1).map((attempt) => ({ x: attempt.first_batch ?? 0, label: `attempt ${attempt.number}` }))), [detail.attempts, view.axis]);
+  const at = params.get("at");
+  const moment = useMoment(detail, view.axis, at);
+  const attemptText = useCallback((number: number): string => attemptBegins(detail, number), [detail.attempts]);
   if (detail.metrics.length === 0) return <Panel><Empty title="Nothing has been reported yet"><p>Charts appear with the first metric.</p></Empty></Panel>;
   return (
     <>
@@ -31,14 +32,39 @@ export function MetricsTab({ detail }: { detail: TrialDetail }) {
         <CurveTools view={view} />
         {detail.attempts.length > 1 && <label class="field"><input type="checkbox" checked={archived} onChange={() => setParams({ archived: archived ? null : "1" })} />overwritten points</label>}
       </div>
-      {groups.map((group) => <Group key={group} group={group} metrics={shown.filter((metric) => metric.group === group)} detail={detail} attempts={attempts} archived={archived} moment={moment} />)}
+      {at !== null && (
+        <Notice><span class="row"><span class="grow">{moment ? "The moment of a log line is marked in the charts" : "There is no point near the moment of the log line"}: {formatTime(Number(at), true)}.</span>
+          <Link class="button" to={`/trials/${detail.row.id}?tab=log&at=${at}`}>To the log</Link><button onClick={() => setParams({ at: null })}>Remove the mark</button></span></Notice>
+      )}
+      {detail.attempts.length > 1 && <ul class="attempts">{detail.attempts.slice(1).map((attempt) => <li key={attempt.number} class="wrap">{attemptText(attempt.number)}</li>)}</ul>}
+      {groups.map((group) => <Group key={group} group={group} metrics={shown.filter((metric) => metric.group === group)} detail={detail} attemptText={attemptText} archived={archived} moment={moment} />)}
       {groups.length === 0 && <Panel><Empty title="No metric has this in its name" /></Panel>}
     </>
   );
 }
 
-function Group({ group, metrics, detail, attempts, archived, moment }: {
-  group: string; metrics: TrialMetric[]; detail: TrialDetail; attempts: AttemptMark[]; archived: boolean; moment: number | null;
+/** What happened at the beginning of an attempt: its batch, its checkpoint, and why the attempt before had ended. */
+function attemptBegins(detail: TrialDetail, number: number): string {
+  const attempt = detail.attempts.find((one) => one.number === number);
+  const before = detail.attempts.find((one) => one.number === number - 1);
+  if (!attempt) return "";
+  const from = attempt.checkpoint ? `from checkpoint ${attempt.checkpoint.slice(0, 8)}` : "from the beginning";
+  const reached = before?.last_batch == null ? "" : ` at batch ${formatNumber(before.last_batch)}`;
+  const why = before ? ` Attempt ${before.number} ended${reached}: ${shorten(firstLine(before.why_ended) || before.state, 300)}` : "";
+  return `Attempt ${number} began at batch ${formatNumber(attempt.first_batch)} ${from}.${why}`;
+}
+
+/** Where a time is on the axis of the charts: that of the nearest point of the metric with the most points. */
+function useMoment(detail: TrialDetail, axis: string, at: string | null): AttemptMark | null {
+  const numeric = detail.metrics.filter((metric) => metric.numeric);
+  const most = numeric.reduce((best, metric) => (metric.summary.count > (best?.summary.count ?? 0) ? metric : best), numeric[0]);
+  const answer = useAnswer<Moment>(at !== null && most ? withQuery(`/api/trials/${detail.row.id}/moment`, { key: most.key, axis, time: at }) : null);
+  const x = answer.data?.x ?? null;
+  return useMemo(() => (x === null ? null : { x, label: "log line" }), [x]);
+}
+
+function Group({ group, metrics, detail, attemptText, archived, moment }: {
+  group: string; metrics: TrialMetric[]; detail: TrialDetail; attemptText: (number: number) => string; archived: boolean; moment: AttemptMark | null;
 }) {
   const view = useCurveView();
   const numeric = metrics.filter((metric) => metric.numeric);
@@ -51,7 +77,7 @@ function Group({ group, metrics, detail, attempts, archived, moment }: {
           <div key={metric.key} class="chart">
             <h3 class="clip name" title={metric.name.slice(0, 500)}>{shorten(metric.name, 80)} <span class="quiet number">last {formatNumber(toNumber(last(metric)))}</span></h3>
             <InSight height={HEIGHT + 40}>{() => (
-              <CurvesChart trials={[id]} metric={metric.key} view={view} onZoom={zoomTo} name={() => shorten(metric.name, 60)} height={HEIGHT} attempts={attempts} archived={archived} moment={moment} compact
+              <CurvesChart trials={[id]} metric={metric.key} view={view} onZoom={zoomTo} name={() => shorten(metric.name, 60)} height={HEIGHT} attemptText={attemptText} archived={archived} moment={moment} compact
                 title={shorten(metric.key, 120)} onPick={(_, x) => void toLog(id, metric.key, view.axis, x)} />
             )}</InSight>
           </div>
@@ -75,23 +101,9 @@ function last(metric: TrialMetric): number | string | null {
 /** Opens the log at the moment of a point. */
 async function toLog(trial: number, key: string, axis: string, x: number): Promise<void> {
   try {
-    const time = await timeOf(trial, key, axis, x);
-    if (time === null) say("The time of this point is not known.", "bad");
-    else go(`/trials/${trial}?tab=log&at=${time.toFixed(3)}`);
+    const { time } = await get<Moment>(withQuery(`/api/trials/${trial}/moment`, { key, axis, x }));
+    go(`/trials/${trial}?tab=log&at=${time.toFixed(3)}`);
   } catch (error) {
     say(error instanceof Error ? error.message : String(error), "bad");
   }
-}
-
-/** The time of a point, seconds since the epoch: that of the point at the same place of the curve over time. */
-async function timeOf(trial: number, key: string, axis: string, x: number): Promise<number | null> {
-  const ask = (name: string): Promise<Curves> => get<Curves>(withQuery("/api/curves", { trials: trial, key, axis: name, points: 10000 }));
-  const times = await ask("time");
-  const started = times.curves[0]?.started ?? null;
-  if (started === null || times.x.length === 0) return null;
-  if (axis === "time") return started + x;
-  const steps = (await ask(axis)).x;
-  const [first, last] = [steps[0] ?? 0, steps[steps.length - 1] ?? 0];
-  const share = steps.length === times.x.length ? nearest(steps, x) / Math.max(1, steps.length - 1) : (x - first) / (last - first || 1);
-  return started + times.x[Math.min(times.x.length - 1, Math.max(0, Math.round(share * (times.x.length - 1))))]!;
 }

@@ -19,6 +19,7 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("trials", "rank_metadata"): "maps by rank",
     ("trials", "rungs"): "numbers",
     ("metrics", "body"): "map",
+    ("overwritten_metrics", "body"): "map",
     ("samples", "body"): "map",
     ("checkpoints", "metadata"): "map",
     ("checkpoints", "resources"): "sizes",

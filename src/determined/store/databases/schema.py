@@ -355,13 +355,32 @@ ALTER TABLE trials ADD COLUMN changes BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE trials ADD COLUMN rewrites BIGINT NOT NULL DEFAULT 0;
 """
 
-# The node of each rank of a trial that runs on a cluster, as a JSON list.
+# Reports that a later attempt repeats, kept for charts, and why each attempt ended. `metrics` has one report for a
+# step: that of the newest attempt.
 _EIGHTH = """
+CREATE TABLE overwritten_metrics (
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    attempt INTEGER NOT NULL,
+    metric_group TEXT NOT NULL,
+    step BIGINT NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
+    body TEXT NOT NULL,
+    reported DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (trial_id, attempt, metric_group, step, rank)
+);
+INSERT INTO overwritten_metrics (trial_id, attempt, metric_group, step, rank, body, reported)
+    SELECT trial_id, attempt, metric_group, step, rank, body, reported FROM metrics WHERE archived = 1;
+
+ALTER TABLE attempts ADD COLUMN reason TEXT;
+"""
+
+# The node of each rank of a trial that runs on a cluster, as a JSON list.
+_NINTH = """
 ALTER TABLE trials ADD COLUMN nodes TEXT;
 """
 
 # Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH]
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

@@ -152,6 +152,13 @@ def _write_trial(database: Database, experiment_id: int, trial_id: int, columns:
         # Requests up to this one were made to the previous allocation and must not stop the new one.
         columns["last_request"] = last_request(database, trial_id)
     _update(database, "trials", trial_id, columns)
+    if columns.get("reason"):
+        # A process that was killed cannot say so, and the reason of a trial is replaced when its next attempt ends.
+        database.execute(
+            "UPDATE attempts SET reason = ? WHERE trial_id = ? AND state IN ('running', 'failed') AND reason IS NULL "
+            "AND number = (SELECT attempt FROM trials WHERE id = ?)",
+            [columns["reason"], trial_id, trial_id],
+        )
 
 
 def _write_request(database: Database, experiment_id: int, trial_id: int, kind: StopRequest) -> None:

@@ -11,6 +11,7 @@ from determined.store.sql.best import keep_best
 from determined.store.sql.columns import text
 from determined.store.sql.stamps import new_stamp
 
+_OVERWRITTEN = "overwritten_metrics (trial_id, attempt, metric_group, step, rank, body, reported)"
 _METRICS = "metrics (trial_id, metric_group, step, rank, attempt, sequence, archived, body, reported)"
 
 # Merges two JSON objects as text, with functions that both databases have. A name may then occur twice; Python's JSON
@@ -50,13 +51,26 @@ def write_reports(database: Database, rows: Sequence[Row]) -> None:
         for row in reports
     ]
     database.insert(_METRICS, values, _METRICS_CONFLICT)
+    late = [
+        (trial_id, attempt, group, step, rank, body, reported)
+        for trial_id, group, step, rank, attempt, _, archived, body, reported in values
+        if archived
+    ]
+    if late:
+        database.insert(_OVERWRITTEN, late, "DO NOTHING")
     for trial in trials.values():
         trial.bring_up_to_date()
 
 
 def archive_after(database: Database, trial_id: int, step: int) -> None:
     """Archive the metrics of a trial after a step, where a new attempt resumes and will report them again."""
-    # Archived and not deleted: what an abandoned attempt reported can still be shown.
+    # Archived and not deleted: what an abandoned attempt reported counts until it is reported again, and is shown
+    # on request also after that.
+    database.execute(
+        f"INSERT INTO {_OVERWRITTEN} SELECT trial_id, attempt, metric_group, step, rank, body, reported FROM metrics "
+        "WHERE trial_id = ? AND step > ? ON CONFLICT DO NOTHING",
+        [trial_id, step],
+    )
     database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
     stamp = new_stamp()
     database.execute(

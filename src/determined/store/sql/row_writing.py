@@ -50,6 +50,11 @@ def write_rows(database: Database, rows: Sequence[Row]) -> None:
             database.execute("DELETE FROM publishing WHERE uuid = ?", [row.checkpoint_id])
         elif isinstance(row, EndRow):
             _write_end(database, row)
+        elif isinstance(row, LogRow) and row.replaces is not None:
+            database.execute(
+                "DELETE FROM logs WHERE trial_id = ? AND attempt = ? AND rank = ? AND sequence = ?",
+                [row.trial_id, row.attempt, row.rank, row.replaces],
+            )
         elif isinstance(row, ComparedMetricRow):
             set_metric(database, row)
 
@@ -92,9 +97,9 @@ def _write_end(database: Database, row: EndRow) -> None:
     # The chief knows how the run as a whole ended, so it may replace the report of another rank.
     still_open = "" if row.rank == 0 else "AND ended IS NULL"
     database.execute(
-        "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
+        "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ?, reason = coalesce(?, reason) "
         f"WHERE trial_id = ? AND number = ? {still_open}",
-        [row.state, row.ended, row.seconds, row.exit_code, row.trial_id, row.attempt],
+        [row.state, row.ended, row.seconds, row.exit_code, _optional(row.reason), row.trial_id, row.attempt],
     )
     if row.reason is not None:
         database.execute(
@@ -102,6 +107,10 @@ def _write_end(database: Database, row: EndRow) -> None:
             "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
             [text(row.reason), row.trial_id, row.attempt],
         )
+
+
+def _optional(reason: str | None) -> str | None:
+    return None if reason is None else text(reason)
 
 
 def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:
@@ -137,4 +146,6 @@ def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
 
 
 def _log_values(row: LogRow) -> Sequence[Any]:
-    return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, text(row.text), row.written, row.level
+    # A carriage return says that the line is not finished; nothing else leaves one at the end of a stored line.
+    body = text(row.text) + ("" if row.finished else "\r")
+    return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, body, row.written, row.level

@@ -219,9 +219,11 @@ class Overview:
         ]
 
     def last_steps(self, trial_id: int) -> dict[int, int]:
-        """Return the largest step that each attempt of a trial has reported, archived steps included."""
+        """Return the largest step that each attempt of a trial has reported, overwritten steps included."""
         found = self._database.execute(
-            "SELECT attempt, max(step) FROM metrics WHERE trial_id = ? GROUP BY attempt", [trial_id]
+            "SELECT attempt, max(step) FROM (SELECT attempt, step FROM metrics WHERE trial_id = ? "
+            "UNION ALL SELECT attempt, step FROM overwritten_metrics WHERE trial_id = ?) AS reports GROUP BY attempt",
+            [trial_id, trial_id],
         )
         return dict(found)
 

@@ -30,14 +30,22 @@ class TrialVersion(NamedTuple):
 class ReportTexts(NamedTuple):
     """Reports of one group. All fields but `bodies` are numbers separated by commas.
 
-    All fields have the same order, which is usually that of steps and ranks; databases do not promise it.
+    `ranks` are None if all are 0, `times` if they were not asked for. All fields have the same order, which is usually
+    that of steps and ranks; databases do not promise it.
     """
 
     group: str
     steps: str
-    ranks: str
-    times: str
+    ranks: str | None
+    times: str | None
     bodies: str  # a JSON array
+
+
+class _Fields(NamedTuple):
+    """What is read of reports."""
+
+    ranks: bool
+    times: bool
 
 
 class ReportReader:
@@ -73,42 +81,91 @@ class ReportReader:
         groups: Sequence[str] | None = None,
         first_step: int | None = None,
         last_step: int | None = None,
-        archived: bool = False,
+        times: bool = True,
         rows_per_page: int = _ROWS_PER_PAGE,
     ) -> Iterator[ReportTexts]:
         """Yield the valid reports of a trial in the order of groups. A page has one group.
 
-        `groups` and the steps limit what is read. `archived` adds reports after the step at which a later attempt
-        began, as far as that attempt has not reported the same steps again.
+        `groups` and the steps limit what is read. Without `times`, which take as long to read as everything else,
+        `times` of the pages is None.
         """
-        conditions, limits = ["trial_id = ?", *([] if archived else ["archived = 0"])], list[object]([trial_id])
-        if groups is not None:
-            conditions.append(f"metric_group IN ({', '.join('?' * len(groups))})")
-            limits += map(text, groups)
-        if first_step is not None:
-            conditions.append("step >= ?")
-            limits.append(first_step)
-        if last_step is not None:
-            conditions.append("step <= ?")
-            limits.append(last_step)
-        after: tuple[object, ...] = ()
-        while True:
-            # Keyset pagination: rows that are added or archived meanwhile do not shift the following pages.
-            where = " AND ".join([*conditions, *(["(metric_group, step, rank) > (?, ?, ?)"] if after else [])])
-            found = self._database.execute(
-                f"SELECT metric_group, {self._joined('step')}, {self._joined('rank')}, {self._joined('reported')}, "
-                f"{self._joined('body')}, count(*) FROM ("
-                f"SELECT metric_group, step, rank, reported, body FROM metrics WHERE {where} "
-                f"ORDER BY metric_group, step, rank LIMIT {rows_per_page}) AS page GROUP BY metric_group ORDER BY 1",
-                [*limits, *after],
+        steps = [("step >= ?", first_step), ("step <= ?", last_step)]
+        limits = [(condition, step) for condition, step in steps if step is not None]
+        for group in self._groups(trial_id) if groups is None else map(text, sorted(groups)):
+            where = ["trial_id = ?", "metric_group = ?", *(condition for condition, _ in limits)]
+            values: list[object] = [trial_id, group, *(step for _, step in limits)]
+            # Both follow from the index alone. Usually one rank reports, and the others need not be asked for.
+            ((count, highest_rank),) = self._database.execute(
+                f"SELECT count(*), max(rank) FROM metrics WHERE {' AND '.join(where)}", values
             )
-            for group, steps, ranks, times, bodies, _ in found:
-                yield ReportTexts(group, steps, ranks, times, f"[{bodies}]")
-            if sum(row[5] for row in found) < rows_per_page:
-                return
-            group, steps, ranks, *_ = found[-1]
-            # Computed, because the database does not promise the order of the joined values.
-            after = (group, *max(zip(map(int, steps.split(",")), map(int, ranks.split(",")), strict=True)))
+            read = _Fields(ranks=bool(highest_rank), times=times)
+            while count > rows_per_page:
+                # Keyset pagination: rows that are added or archived meanwhile do not shift the following pages.
+                (following,) = self._database.execute(
+                    f"SELECT step, rank FROM metrics WHERE {' AND '.join(where)} "
+                    f"ORDER BY step, rank LIMIT 1 OFFSET {rows_per_page}",
+                    values,
+                )
+                yield from self._page(group, [*where, "(step, rank) < (?, ?)"], [*values, *following], read)
+                where, values = [*where, "(step, rank) >= (?, ?)"], [*values, *following]
+                count -= rows_per_page
+            yield from self._page(group, where, values, read)
+
+    def _page(self, group: str, where: Sequence[str], values: Sequence[object], read: _Fields) -> Iterator[ReportTexts]:
+        """Yield the reports for which all conditions hold, if there are any."""
+        conditions = " AND ".join([*where, "archived = 0"])
+        found = self._database.execute(
+            f"SELECT {self._joined('step')}, {self._joined('rank') if read.ranks else 'NULL'}, "
+            f"{self._joined('reported') if read.times else 'NULL'}, {self._joined('body')} "
+            f"FROM metrics WHERE {conditions}",
+            values,
+        )
+        for steps, ranks, reported, bodies in found:
+            if steps is not None:
+                yield ReportTexts(group, steps, ranks, reported, f"[{bodies}]")
+
+    def last_before(self, trial_id: int, step: int) -> tuple[int, float] | None:
+        """Return the last step before a given one that has a valid report, and when it was reported; None if none."""
+        found = [
+            row
+            for group in self._groups(trial_id)
+            for row in self._database.execute(
+                "SELECT step, reported FROM metrics WHERE trial_id = ? AND metric_group = ? AND step < ? "
+                "AND archived = 0 ORDER BY step DESC, rank LIMIT 1",
+                [trial_id, group, step],
+            )
+        ]
+        return max(found, default=None)
+
+    def _groups(self, trial_id: int) -> Iterator[str]:
+        """Yield the groups of a trial's reports in order."""
+        # One step in the index for each group, where DISTINCT would read all reports.
+        first = "SELECT min(metric_group) FROM metrics WHERE trial_id = ?"
+        ((group,),) = self._database.execute(first, [trial_id])
+        while group is not None:
+            yield group
+            ((group,),) = self._database.execute(f"{first} AND metric_group > ?", [trial_id, group])
+
+    def overwritten_attempts(self, trial_id: int) -> list[int]:
+        """Return the attempts of a trial that reported steps after the one at which a later attempt began."""
+        found = self._database.execute(
+            "SELECT DISTINCT attempt FROM overwritten_metrics WHERE trial_id = ? ORDER BY attempt", [trial_id]
+        )
+        return [attempt for (attempt,) in found]
+
+    def overwritten(self, trial_id: int, attempt: int, group: str) -> list[ReportTexts]:
+        """Return what an attempt reported after the step at which a later one began."""
+        found = self._database.execute(
+            f"SELECT {self._joined('step')}, {self._joined('rank')}, {self._joined('reported')}, "
+            f"{self._joined('body')} FROM overwritten_metrics "
+            "WHERE trial_id = ? AND attempt = ? AND metric_group = ?",
+            [trial_id, attempt, text(group)],
+        )
+        return [
+            ReportTexts(group, steps, ranks, times, f"[{bodies}]")
+            for steps, ranks, times, bodies in found
+            if steps is not None
+        ]
 
     def samples(self, trial_id: int, group: str) -> list[ReportTexts]:
         """Return what a trial reported without a step, such as the load of a GPU, in the order of time.

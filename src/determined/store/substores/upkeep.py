@@ -26,6 +26,7 @@ _OF_TRIALS = (
     "logs",
     "samples",
     "metrics",
+    "overwritten_metrics",
     "checkpoints",
     "uploads",
     "outputs",

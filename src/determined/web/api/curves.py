@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
+from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict
 
 from determined.curves import metric_keys
 from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
@@ -41,7 +43,8 @@ def curves(
 ) -> Curves:
     """Return the curves of one metric for several trials, on one grid.
 
-    With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt replaced.
+    With `from` and `to` only that part, in more detail; with `archived` also the points that a later attempt repeats,
+    as further curves. Of a single trial, `attempts` has the beginnings of its attempts after the first.
     """
     seen = version(request)
     state = state_of(request)
@@ -51,12 +54,22 @@ def curves(
     wanted = numbers(trials, _MOST_TRIALS)
     with reading(request) as store:
         states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
-        drawing = _reader(store, state).drawing(
-            wanted, metric_keys.split(key), axis, low=low, high=high, most=points, archived=archived
+        repeated = (
+            [(one, attempt) for one in wanted for attempt in store.reports.overwritten_attempts(one)]
+            if archived
+            else []
         )
+        reader = _reader(store, state)
+        drawing = reader.drawing(
+            wanted, metric_keys.split(key), axis, low=low, high=high, most=points, overwritten=repeated
+        )
+        attempts = reader.attempt_places(wanted[0], axis) if len(wanted) == 1 and wanted[0] in states else {}
         started = {one.trial_id: one.started for one in store.reports.versions(wanted)}
-    drawn = [DrawnTrial(number, states.get(number), started.get(number)) for number in wanted]
-    found = curves_data(drawing, drawn, axis, version=seen, low=low, high=high, note=state.cache.trouble)
+    which = [*((number, None) for number in wanted), *repeated]
+    drawn = [DrawnTrial(number, states.get(number), started.get(number), attempt) for number, attempt in which]
+    found = curves_data(
+        drawing, drawn, axis, version=seen, low=low, high=high, note=state.cache.trouble, attempts=attempts
+    )
     state.recent_curves.keep(seen, request.url.query, found, len(drawing.x) * (2 * len(drawn) + 1))
     return found
 
@@ -79,6 +92,36 @@ def profile(
         started = next((found.started for found in store.reports.versions([trial_id])), None)
     drawn = [DrawnTrial(trial_id, trial.state, started)]
     return curves_data(drawing, drawn, "time", version=seen, low=low, high=high)
+
+
+class Moment(TypedDict):
+    """A point of a curve: its place on the axis, and when it was reported."""
+
+    x: float
+    time: float
+
+
+@router.get("/api/trials/{trial_id}/moment")
+def moment(
+    request: Request,
+    trial_id: Id,
+    key: str,
+    axis: Axis = "batches",
+    x: Place | None = None,
+    at: Annotated[float | None, Query(alias="time", allow_inf_nan=False)] = None,
+) -> Moment:
+    """Return the point of a trial's curve that is nearest to a place on its axis, or to a time."""
+    wanted = x if at is None else at
+    if wanted is None or (x is not None and at is not None):
+        raise HTTPException(422, "name either x or time")
+    with reading(request) as store:
+        store.experiments.trial(trial_id)
+        found = _reader(store, state_of(request)).nearest_report(
+            trial_id, metric_keys.split(key), axis, wanted, by_time=at is not None
+        )
+    if found is None:
+        raise HTTPException(404, "this metric has no points on this axis")
+    return {"x": found[0], "time": found[1]}
 
 
 def _reader(store: Store, state: ServerState) -> CurveReader:

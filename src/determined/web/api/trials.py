@@ -176,12 +176,22 @@ def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[St
 
 
 def _why_ended(attempt: StoredAttempt, trial: StoredTrial, *, is_last: bool) -> str | None:
-    """Return why an attempt ended; for the last one in the words of the trial."""
+    """Return why an attempt ended; for the last one in the words of the trial. None if it trains, or was successful."""
     if is_last and trial.reason:
         return trial.reason
+    if attempt.reason:
+        return attempt.reason
     if attempt.ended is None:
         return None if is_last else "The process ended without reporting its end."
-    return attempt.state
+    return _ENDS.get(attempt.state)
+
+
+_ENDS = {
+    "stopped": "It saved a checkpoint and stopped, to be continued.",
+    "canceled": "It was canceled.",
+    "failed": "It failed; no error was recorded.",
+}
+"""Why attempts ended of which only the state is known."""
 
 
 def _entrypoint(experiment: Experiment) -> str | None:
@@ -193,7 +203,7 @@ def _entrypoint(experiment: Experiment) -> str | None:
 def _metrics(summaries: dict[str, Summary]) -> list[TrialMetric]:
     """Return the metrics of a trial with their statistics."""
     rows: list[TrialMetric] = []
-    for key, summary in summaries.items():
+    for key, summary in sorted(summaries.items()):
         group, name = metric_keys.split(key)
         numeric = summary["mean"] is not None
         rows.append({"key": key, "group": group, "name": name, "numeric": numeric, "summary": summary})

@@ -18,7 +18,13 @@ from determined.web.answers import number
 from determined.web.api.shapes import Number
 from determined.web.tables.pending import Pending, pending_request, request_kind
 from determined.web.tables.stored_json import loads
-from determined.web.tables.trial_rows import experiment_name, first_line, sizes_by_trial, trial_state
+from determined.web.tables.trial_rows import (
+    experiment_name,
+    first_line,
+    sizes_by_trial,
+    trial_progress,
+    trial_state,
+)
 
 
 class ExperimentRow(TypedDict):
@@ -127,7 +133,8 @@ def _of_trials(
         return "COMPLETED", None, None, None
     found = [standalone_runs.experiment_state(trial.attempt_state, trial.process) for trial in reversed(trials)]
     state = standalone_runs.common_state(found)
-    progress = [trial.progress for trial in trials if trial.progress is not None]
+    shares = [trial_progress(trial, each) for trial, (each, _, _) in zip(trials, states, strict=True)]
+    progress = [share for share in shares if share is not None]
     ends = [trial.attempt_ended for trial in trials if trial.attempt_ended is not None]
     reason = states[0][2] if state == "ERROR" else None
     ended = None if state == "ACTIVE" else max(ends, default=None)

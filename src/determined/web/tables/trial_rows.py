@@ -131,7 +131,7 @@ def _trial_row(
         "hparams": flat(mask_secrets(used)),
         "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
         "batches": trial.steps_completed,
-        "progress": trial.progress,
+        "progress": trial_progress(trial, state),
         "created": trial.created,
         "started": trial.started,
         "ended": ended,
@@ -154,6 +154,11 @@ def trial_state(trial: StoredTrial) -> tuple[str, float | None, str | None]:
         return trial.state, trial.ended, trial.reason
     state = standalone_runs.trial_state(trial.attempt_state, trial.process)
     return state, trial.attempt_ended, trial.reason or standalone_runs.unreported_reason(trial.attempt_state, state)
+
+
+def trial_progress(trial: StoredTrial, state: str) -> float | None:
+    """Return the progress of a trial. A completed one has reached its end, also if its program reports no progress."""
+    return 1.0 if state == "COMPLETED" else trial.progress
 
 
 def experiment_name(row: StoredExperiment) -> str:

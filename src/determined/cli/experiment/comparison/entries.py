@@ -80,7 +80,7 @@ def comparison_entries(
     reported: set[Key] = set()
     found = []
     for title, experiment, best in chosen:
-        columns = {} if best is None else read_columns(store.reports.pages(best.id))
+        columns = {} if best is None else read_columns(store.reports.pages(best.id, times=False))
         reported |= columns.keys()
         names = names_to_try(experiment, known, columns, group) if metric is None else [metric]
         metrics = measured(columns, names, group)
