@@ -13,6 +13,9 @@ from determined.errors import InvalidConfigurationException
 
 DATA_DIR_VARIABLE = "DET_DATA_DIR"
 
+RELAY = "relay:"
+"""What DET_STORE begins with in a worker on another machine than its store; the path of a socket follows."""
+
 CONTENTS = {
     "store.sqlite": "the store: experiments, trials, metrics, logs and checkpoints as rows",
     "checkpoints": "checkpoints and outputs of batch inference, one directory each",
@@ -121,8 +124,10 @@ def store_place() -> str:
 def store_files() -> list[Path]:
     """Return the files of a file-based store. Only SQLite may open them, because its locks would be lost otherwise."""
     place = store_place()
-    # A URL is a server, which has no files here.
-    return [] if "://" in place else [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
+    # A URL is a server, which has no files here, and what is behind a relay is on another machine.
+    if "://" in place or place.startswith(RELAY):
+        return []
+    return [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
 
 
 def _named_data_dir() -> Path | None:

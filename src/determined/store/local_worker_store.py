@@ -1,10 +1,11 @@
-"""The `WorkerStore` of a process that has a connection to the database, and where such a store can be opened."""
+"""The `WorkerStore` of a process that has a connection to the database, and opening the one that a place names."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from determined.store.databases import location
 from determined.store.open import open_store
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 
 
 def open_worker_store(place: str) -> WorkerStore:
-    """Open the store at a file path or URL for a worker; it is created or migrated if necessary."""
+    """Open the store at a file path or URL for a worker; it is created or migrated if necessary.
+
+    A store on another machine, which the place `relay:<socket>` names, is used through its relay.
+    """
+    if location.is_relay(place):
+        # Imported on use: only workers on other machines need it.
+        from determined.store.relay.client import RelayedWorkerStore
+
+        # The relay serves only jobs that its runner has started, and asks each for its key.
+        relayed = RelayedWorkerStore(location.relay_socket(place), os.environ.get("DET_ALLOCATION_ID", ""))
+        return cast("WorkerStore", relayed)
     return LocalWorkerStore(open_store(place))
 
 
@@ -31,8 +42,8 @@ def store_exists(place: str) -> bool:
 
 
 def is_shared(place: str) -> bool:
-    """Return whether processes on other machines use the same store under this place: a server, but not a file."""
-    return location.is_postgres(place)
+    """Return whether processes on other machines use the same store: a server or one behind a relay, but no file."""
+    return location.is_postgres(place) or location.is_relay(place)
 
 
 class LocalWorkerStore:

@@ -43,6 +43,12 @@ def open_database(place: str | os.PathLike[str] | None = None, *, read_only: boo
         from determined.store.databases.postgres import PostgresDatabase
 
         return PostgresDatabase(resolved, read_only=read_only)
+    if places.is_relay(resolved):
+        raise StoreError(
+            "the store of this experiment is on another machine, and its trials can only report to it: to read it or "
+            "change it from here, run the experiment with a store in PostgreSQL (DET_STORE=postgresql://...), which "
+            "every machine can reach"
+        )
     from determined.store.databases.sqlite import BUSY_SECONDS, SqliteDatabase
 
     # SQLite itself waits for this time, so with a shorter patience a run would wait longer than the user allows.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from determined.store.lineage import Lineage
     from determined.store.outputs import Outputs
     from determined.store.overview import Overview
+    from determined.store.owners import Owners
     from determined.store.publishing import Publishing
     from determined.store.queue import Queue
     from determined.store.registry import Registry
@@ -97,6 +98,13 @@ class Store:
         from determined.store.outputs import Outputs
 
         return Outputs(self._database)
+
+    @cached_property
+    def owners(self) -> Owners:
+        """The queries about which trial a checkpoint or an upload belongs to."""
+        from determined.store.owners import Owners
+
+        return Owners(self._database)
 
     @cached_property
     def queue(self) -> Queue:

@@ -1,4 +1,4 @@
-"""Validation of store locations (file paths and PostgreSQL URLs), and their display without a password."""
+"""Validation of store locations (files, PostgreSQL URLs, relays), and their display without a password."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from determined import paths
 from determined.config.secrets.masking import MASK
 from determined.errors import StoreError
 
@@ -13,12 +14,12 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 def resolve(place: str | os.PathLike[str]) -> str:
-    """Return a `postgresql://` URL unchanged, or a file path as an absolute path.
+    """Return a `postgresql://` URL or the relay of a worker unchanged, or a file path as an absolute path.
 
     Raise `StoreError` for anything else.
     """
     text = os.fspath(place)
-    if is_postgres(text):
+    if is_postgres(text) or is_relay(text):
         return text
     # A URL of another database must not become the name of a file, and no path can contain NUL.
     if "://" in text or "\0" in text or not text:
@@ -32,6 +33,16 @@ def resolve(place: str | os.PathLike[str]) -> str:
 def is_postgres(place: str) -> bool:
     """Return whether a store is a PostgreSQL database."""
     return place.startswith(_POSTGRES)
+
+
+def is_relay(place: str) -> bool:
+    """Return whether a store is on another machine, and a worker reaches it through the socket of a relay."""
+    return place.startswith(paths.RELAY)
+
+
+def relay_socket(place: str) -> str:
+    """Return the path of the socket that a relay listens on."""
+    return place.removeprefix(paths.RELAY)
 
 
 def shown(place: str) -> str:
