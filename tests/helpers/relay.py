@@ -1,6 +1,6 @@
 """Relays for tests: the real sockets and messages, served by a thread of the test.
 
-with serving(RelayServer(lambda: open_store(place)), {job: trial_id}) as relay:   # as a runner and a node do
+with serving(RelayServer(lambda: open_store(place)), {job: trial_id}.get) as relay:   # as a runner and a node do
     store = RelayedWorkerStore(relay.path, job)
 """
 
@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -61,9 +61,9 @@ class Relay:
 
 
 @contextmanager
-def serving(server: RelayServer, jobs: Mapping[str, int]) -> Iterator[Relay]:
-    """Serve the jobs, each the current one of a trial."""
-    relay = Relay(lambda requests: server.answer(requests, jobs.get))
+def serving(server: RelayServer, current: Callable[[str], int | None]) -> Iterator[Relay]:
+    """Serve jobs; `current` says whose trial's current one a job is."""
+    relay = Relay(lambda requests: server.answer(requests, current))
     try:
         yield relay
     finally:

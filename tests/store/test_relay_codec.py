@@ -142,7 +142,7 @@ def test_nothing_else_can_be_called(name: str) -> None:
 
 
 def test_a_change_of_the_interface_changes_the_version_of_the_protocol() -> None:
-    assert INTERFACE == {messages.PROTOCOL: fingerprint()}, "increase PROTOCOL, and write the new fingerprint here"
+    assert {messages.PROTOCOL: fingerprint()} == INTERFACE, "increase PROTOCOL, and write the new fingerprint here"
 
 
 def fingerprint() -> str:
