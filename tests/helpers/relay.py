@@ -35,7 +35,7 @@ class Relay:
 
     def __init__(self, answer: Callable[[Messages], Messages]) -> None:
         # Short, because the path of a socket is limited.
-        self.directory = tempfile.mkdtemp(prefix="det-relay-", dir="/tmp")
+        self.directory = tempfile.mkdtemp(prefix="relay-", dir="/tmp")
         self.socket = RelaySocket(self.directory)
         self.path = self.socket.path
         self._answer = answer

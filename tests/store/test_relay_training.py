@@ -18,8 +18,10 @@ MODEL = Path(__file__).parent.parent / "experiment" / "models" / "linear"
 HPARAMS = {"lr": 0.01, "global_batch_size": 16}
 
 
-def train(trials: Served, home: Path, store: str, run: int, batches: int, resume: tuple[str, int] | None) -> str:
-    """Run the process of trial 1's next job to its end, as an engine would, and return what it printed."""
+def train(
+    trials: Served, home: Path, store: str, ranks: int, run: int, batches: int, resume: tuple[str, int] | None
+) -> None:
+    """Run the processes of trial 1's next job to their end, as an engine would."""
     job = f"job-1.{run}"
     trials.start(1, job)
     config: dict[str, Any] = {
@@ -42,7 +44,7 @@ def train(trials: Served, home: Path, store: str, run: int, batches: int, resume
         master_url="local",
         cluster_id="one",
         agent_id="node",
-        slot_ids=[0],
+        slot_ids=list(range(ranks)),
         task_id="1",
         allocation_id=job,
         session_token="none",
@@ -57,12 +59,13 @@ def train(trials: Served, home: Path, store: str, run: int, batches: int, resume
             _steps_completed=steps,
             _trial_run_id=run,
         ),
-        _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [1]),
+        _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [ranks]),
     )
     (home / "checkpoints").mkdir(parents=True, exist_ok=True)
     own = {"DET_STORE": store, "DET_RUNNER": str(os.getpid()), "XDG_DATA_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    module = ["determined.exec.harness"] if ranks == 1 else ["determined.launch.torch_distributed", "--trial"]
     done = subprocess.run(
-        [sys.executable, "-m", "determined.exec.harness", "model_def:LinearTrial"],
+        [sys.executable, "-m", *module, "model_def:LinearTrial"],
         cwd=MODEL,
         env={**os.environ, **to_env(info), **own},
         capture_output=True,
@@ -70,7 +73,6 @@ def train(trials: Served, home: Path, store: str, run: int, batches: int, resume
         timeout=150,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def record(store: Store) -> dict[str, Any]:
@@ -91,27 +93,23 @@ def record(store: Store) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def record_of(tmp_path: Path) -> Any:
-    def made(way: str) -> dict[str, Any]:
-        home = tmp_path / way
-        home.mkdir()
-        with served(home / "store.sqlite") as trials:
-            store = f"relay:{trials.relay.path}" if way == "relayed" else str(trials.path)
-            train(trials, home, store, 1, 20, None)
-            newest = trials.store.checkpoints(1)[0]
-            assert newest.steps_completed == 20
-            train(trials, home, store, 2, 36, (newest.checkpoint_id, newest.steps_completed))
-            # Nothing was recorded on the worker's machine.
-            assert not (home / "determined" / "store.sqlite").exists()
-            return record(trials.store)
-
-    return made
+def trained(home: Path, ranks: int, *, relayed: bool) -> dict[str, Any]:
+    """Train in one job, resume in another one, and return what was recorded."""
+    home.mkdir()
+    with served(home / "store.sqlite") as trials:
+        store = f"relay:{trials.relay.path}" if relayed else str(trials.path)
+        train(trials, home, store, ranks, 1, 20, None)
+        newest = trials.store.checkpoints(1)[0]
+        assert newest.steps_completed == 20
+        train(trials, home, store, ranks, 2, 36, (newest.checkpoint_id, newest.steps_completed))
+        assert not (home / "determined" / "store.sqlite").exists(), "nothing is recorded on the worker's machine"
+        return record(trials.store)
 
 
-def test_training_and_resuming_through_a_relay_gives_the_same_rows(record_of: Any) -> None:
-    relayed = record_of("relayed")
-    assert relayed == record_of("direct")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_training_and_resuming_through_a_relay_gives_the_same_rows(tmp_path: Path, ranks: int) -> None:
+    relayed = trained(tmp_path / "relayed", ranks, relayed=True)
+    assert relayed == trained(tmp_path / "direct", ranks, relayed=False)
     assert [number for number, _, _ in relayed["attempts"]] == [1, 2]
     assert relayed["trial"][1] == 36
     assert "DELETED" in [state for _, _, state, _, _ in relayed["checkpoints"]], "the retention policy was applied"

@@ -50,6 +50,7 @@ _IMPORTED = (
     "determined.store.experiments",
     "determined.store.publishing",
     "determined.store.registry",
+    "determined.store.relay.client",  # of trials on other machines than their store
     "determined.store.store",
     "determined.store.sql.attempts",
     "determined.store.sql.row_writing",
