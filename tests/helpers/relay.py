@@ -1,99 +1,110 @@
-"""A `WorkerStore` that forwards every call by its name, as JSON text, to another one, and executes it twice.
+"""Relays for tests: the real sockets and messages, served by a thread of the test.
 
-It has what a relay between processes has: a call consists of plain data, and is executed at least once.
+with serving(RelayServer(lambda: open_store(place)), {job: trial_id}.get) as relay:   # as a runner and a node do
+    store = RelayedWorkerStore(relay.path, job)
 """
 
 from __future__ import annotations
 
 import json
+import os
+import selectors
+import shutil
+import tempfile
+import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from determined.store import experiment_records, output_records, records, rows
-from determined.store.workers import unrecorded
-from determined.store.workers.local_worker_store import open_worker_store
-from determined.store.workers.worker_store import WorkerStore
+from determined.engines.relay_socket import RelaySocket
+from determined.store.open import open_store
+from determined.store.relay import codec, messages
+from determined.store.relay.client import RelayedWorkerStore
+from determined.store.relay.server import RelayServer
+from determined.store.workers.local_worker_store import LocalWorkerStore
 
+Messages = list[tuple[int, bytes]]
 _SCALARS = (int, float, str, bool, type(None))
 # Executed once: a repeated claim answers None, which is allowed, but tests want to see the warning.
 _ONCE = {"claim_shared_metric"}
 
 
-def methods() -> dict[str, dict[str, Any]]:
-    """The methods of the interface, each with the types of its arguments and of its result ("return")."""
-    names = {name: value for module in _MODULES for name, value in vars(module).items()}
-    found = {name: method for name, method in vars(WorkerStore).items() if isinstance(method, types.FunctionType)}
-    return {
-        name: get_type_hints(method, localns={**names, "Sequence": Sequence})
-        for name, method in found.items()
-        if not name.startswith("_")
-    }
+class Relay:
+    """A node and its runner in one thread: what arrives at the socket is given to `answer`, which returns answers."""
 
+    def __init__(self, answer: Callable[[Messages], Messages]) -> None:
+        # Short, because the path of a socket is limited.
+        self.directory = tempfile.mkdtemp(prefix="relay-", dir="/tmp")
+        self.socket = RelaySocket(self.directory)
+        self.path = self.socket.path
+        self._answer = answer
+        self._end, self._ending = os.pipe()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
-_MODULES = (experiment_records, output_records, records, rows, unrecorded)
-
-
-class RelayedStore:
-    """The store at a place, behind a relay."""
-
-    def __init__(self, place: str) -> None:
-        self._store = open_worker_store(place)
-        self.place = self._store.place
-        self.called: list[str] = []
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        hints = dict(_HINTS[name])
-        result = hints.pop("return")
-
-        def call(*args: Any) -> Any:
-            self.called.append(name)
-            message = json.dumps([encode(value) for value in args])
-            for _ in range(1 if name in _ONCE else 2):
-                given = [decode(data, hint) for data, hint in zip(json.loads(message), hints.values(), strict=True)]
-                answer = json.dumps(encode(getattr(self._store, name)(*given)))
-            return decode(json.loads(answer), result)
-
-        return call
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.socket, selectors.EVENT_READ)
+            selector.register(self._end, selectors.EVENT_READ)
+            while not any(key.fileobj == self._end for key, _ in selector.select()):
+                for connection, body in self._answer(self.socket.received()):
+                    self.socket.send(connection, body)
 
     def close(self) -> None:
+        os.write(self._ending, b"!")
+        self._thread.join()
+        self.socket.close()
+        os.close(self._end)
+        os.close(self._ending)
+        shutil.rmtree(self.directory)
+
+
+@contextmanager
+def serving(server: RelayServer, current: Callable[[str], int | None]) -> Iterator[Relay]:
+    """Serve jobs; `current` says whose trial's current one a job is."""
+    relay = Relay(lambda requests: server.answer(requests, current))
+    try:
+        yield relay
+    finally:
+        relay.close()
+        server.close()
+
+
+class RelayedStore(RelayedWorkerStore):
+    """The store at a place, behind a relay that executes every call twice and lets everybody use every method.
+
+    For standalone runs, which a runner does not serve.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._store = open_store(place)
+        self._relay = Relay(self._answers)
+        super().__init__(self._relay.path, "a job")
+
+    def close(self) -> None:
+        super().close()
+        self._relay.close()
         self._store.close()
 
+    def _answers(self, requests: Messages) -> Messages:
+        return [(connection, self._execute(body)) for connection, body in requests]
 
-def encode(value: Any) -> Any:
-    """Plain data as JSON has it; a named tuple with its name, because rows of several kinds are written together."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {"record": type(value).__name__, "fields": [encode(field) for field in value]}
-    if isinstance(value, (list, tuple)):
-        return [encode(item) for item in value]
-    if isinstance(value, dict):
-        assert all(isinstance(key, str) for key in value), value
-        return {"map": {key: encode(item) for key, item in value.items()}}
-    assert type(value) in _SCALARS, f"{value!r} is no plain data"
-    return value
+    def _execute(self, body: bytes) -> bytes:
+        asked = messages.checked_request(messages.parse(body))
+        store = LocalWorkerStore(self._store)
+        try:
+            for _ in range(1 if asked.call in _ONCE else 2):
+                given = codec.method(asked.call).decoded(json.loads(json.dumps(asked.arguments)))
+                result = getattr(store, asked.call)(*given)
+        except Exception as error:  # noqa: BLE001
+            return messages.failed(asked.number, error)
+        return messages.answered(asked.number, result)
 
 
-def decode(data: Any, hint: Any) -> Any:
-    """The value of this type that was encoded."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        if data is None:
-            return None
-        options = [option for option in args if option is not type(None)]
-        if isinstance(data, dict) and "record" in data:
-            return decode(data, next(option for option in options if option.__name__ == data["record"]))
-        return decode(data, options[0])
-    if origin is tuple:
-        kinds = [args[0]] * len(data) if args[1:] == (...,) else args
-        return tuple(decode(item, kind) for item, kind in zip(data, kinds, strict=True))
-    if isinstance(data, list):
-        return [decode(item, args[0] if args else Any) for item in data]
-    if isinstance(data, dict) and "map" in data:
-        return {key: decode(item, args[1] if args else Any) for key, item in data["map"].items()}
-    if isinstance(data, dict):
-        hints = get_type_hints(hint).values()
-        return hint(*(decode(field, kind) for field, kind in zip(data["fields"], hints, strict=True)))
-    return data
+def methods() -> dict[str, dict[str, Any]]:
+    """The methods of the interface, each with the types of its arguments and of its result ("return")."""
+    return {name: codec.type_hints(name) for name in sorted(codec.method_names() | {"close"})}
 
 
 def is_plain(hint: Any) -> bool:
@@ -108,6 +119,3 @@ def is_plain(hint: Any) -> bool:
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return all(map(is_plain, get_type_hints(hint).values()))
     return False
-
-
-_HINTS = methods()

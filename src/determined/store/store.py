@@ -25,12 +25,12 @@ from determined.store.records import (
 from determined.store.sql import columns
 
 if TYPE_CHECKING:
-    from determined.store.owners import Owners
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
     from determined.store.substores.experiments import Experiments
     from determined.store.substores.lineage import Lineage
     from determined.store.substores.outputs import Outputs
     from determined.store.substores.overview import Overview
+    from determined.store.substores.owners import Owners
     from determined.store.substores.publishing import Publishing
     from determined.store.substores.queue import Queue
     from determined.store.substores.registry import Registry
@@ -102,7 +102,7 @@ class Store:
     @cached_property
     def owners(self) -> Owners:
         """The queries about which trial a checkpoint or an upload belongs to."""
-        from determined.store.owners import Owners
+        from determined.store.substores.owners import Owners
 
         return Owners(self._database)
 

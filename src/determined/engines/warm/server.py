@@ -50,6 +50,7 @@ _IMPORTED = (
     "determined.store.substores.experiments",
     "determined.store.substores.publishing",
     "determined.store.substores.registry",
+    "determined.store.relay.client",  # of trials on other machines than their store
     "determined.store.store",
     "determined.store.sql.attempts",
     "determined.store.sql.row_writing",

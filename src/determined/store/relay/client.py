@@ -91,7 +91,7 @@ class RelayedWorkerStore:
             self._connection = None
 
     def _connected(self) -> _Connection:
-        """Return the connection; open one if there is none. Raise `StoreUnavailable` if nobody listens."""
+        """Return the connection; open one if there is none. Raise `StoreUnavailable` if no process listens."""
         if self._connection is None:
             try:
                 self._connection = _Connection(self._path)

@@ -1,4 +1,4 @@
-"""What the processes of one job may do in the store: report for their own trial, and read what concerns it."""
+"""The rights of a job in the store of its runner: it may report for its own trial, and read what concerns it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class JobRights:
         )
 
     def _known_checkpoint(self, checkpoint_id: str) -> None:
-        """Refuse a checkpoint of another trial. What is unknown belongs to nobody, and is up to the call."""
+        """Refuse a checkpoint of another trial. An unknown one has no trial, and the call decides what that means."""
         if self._store.owners.of_checkpoint(checkpoint_id) not in (None, self._trial_id):
             raise self._refused(f"checkpoint {checkpoint_id}")
 

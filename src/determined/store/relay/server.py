@@ -46,7 +46,7 @@ class _Request:
 
 
 class RelayServer:
-    """Answers the requests of all workers of an experiment. One object serves a runner for its whole life.
+    """Answers the requests of all workers of an experiment. One object, used by one thread, serves a runner for life.
 
     A request is carried out if its job is the current one of its trial and it concerns that trial; see `rights.py`.
     Requests of one call of `answer` are carried out in any order: a worker waits for each answer.
@@ -83,6 +83,7 @@ class RelayServer:
         if self._store is not None:
             self._store.close()
             self._store = None
+            self._rights.clear()  # they ask the store that is closed
 
 
 class _Accepting:
