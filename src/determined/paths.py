@@ -56,7 +56,20 @@ def experiments_dir() -> Path:
 
 def runs_dir() -> Path:
     """Return the directory that contains one directory per attempt of a trial."""
-    return data_dir() / "runs"
+    # Set for trials on the nodes of a cluster, whose TensorBoard files are copied to the runner's machine.
+    given = os.environ.get("DET_RUNS_DIR")
+    return Path(given) if given else data_dir() / "runs"
+
+
+def local_run_dir(run_dir: Path) -> Path:
+    """Return the directory of a run on this machine, from that of its chief, which may be on another machine."""
+    return runs_dir() / run_dir.name if os.environ.get("DET_RUNS_DIR") else run_dir
+
+
+def recorded_run_dir(run_dir: Path) -> Path:
+    """Return the directory of a run as the store records it: for a node of a cluster, that of the runner's machine."""
+    recorded = os.environ.get("DET_RECORDED_RUNS_DIR")
+    return Path(recorded) / run_dir.name if recorded else run_dir
 
 
 def queue_dir() -> Path:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined import info as cluster_info
+from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.config.length import Length, parse_length
@@ -131,10 +132,11 @@ def open_run(
     # Ranks that did not fail get an error as well, instead of waiting for the chief in the next collective.
     facts = in_step(distributed.allgather, distributed.rank, check, doing="opening the run")[0]
     assert facts is not None
+    run_dir = paths.local_run_dir(facts.run_dir)
     info = described or standalone_info(facts, distributed, hparams, exp_conf, trial_seed)
     member = Member(facts.run_key, facts.process, distributed.rank, distributed.size)
     supervisor = supervise(
-        facts.run_dir,
+        run_dir,
         member,
         hparams=info.trial.hparams if hparams is None else hparams,
         passed_hparams=hparams,
@@ -154,11 +156,11 @@ def open_run(
         storages[0],
         supervisor.checkpoints,
         _retention(checkpoint_storage, described, info),
-        facts.run_dir / CODE,
+        run_dir / CODE,
     )
     if detached is not None and described is None:
         info = describe_detached(info, _begin_now(distributed, supervisor, checkpoint), hparams)
-    tensorboard = TensorboardFiles(facts.run_dir, distributed.rank, tensorboard_mode)
+    tensorboard = TensorboardFiles(run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard, _mask_for(exp_conf or info.trial._config))
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, standalone=described is None)

@@ -264,7 +264,7 @@ def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list
         # A path comes from the store, which may be shared: only a direct child of our own directory is deleted.
         is_ours = path.parent == root and is_name(path.name)
         # The same path on another host is another directory.
-        if is_ours and directory.host == socket.gethostname():
+        if is_ours and (directory.host == socket.gethostname() or (directory.was_copied and path.is_dir())):
             ours.append(path)
         else:
             left.append(directory.path)

@@ -146,8 +146,9 @@ def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
     """Return the directories on this machine, by the name that TensorBoard shows; only plain paths are used."""
     found: dict[str, Path] = {}
     for trial in trials:
-        # Directories of other hosts may exist here with other contents.
-        attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
+        # Directories of other hosts may exist here with other contents, but those of a cluster's nodes are copied here.
+        is_copied = trial.nodes is not None
+        attempts = [one for one in store.attempts(trial.id) if is_copied or one.process.host == socket.gethostname()]
         runs = [attempt.run_dir for attempt in attempts if is_plain_directory(attempt.run_dir)]
         paths = dict.fromkeys(Path(run) / "tensorboard" for run in runs)
         for number, path in enumerate((path for path in paths if path.is_dir()), start=1):

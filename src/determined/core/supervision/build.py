@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from determined import paths
 from determined.config.secrets.masking import mask_arguments, mask_secrets
 from determined.core.supervision.attempts import Member, RecordedRun
 from determined.core.supervision.detached import Detached
@@ -53,7 +54,7 @@ def supervise(
         config = {"name": name, **(config or {})}
     run = NewRun(
         program=program.label,
-        run_dir=str(run_dir),
+        run_dir=str(paths.recorded_run_dir(run_dir)),
         hparams=mask_secrets(hparams or {}),
         config=mask_secrets(config or {}),
         created=time.time(),
@@ -68,7 +69,7 @@ def supervise(
         git_commit=git_commit(program.file.parent) if managed is None and program.file is not None else None,
     )
     if member.is_chief:
-        _write_description(run)
+        _write_description(run, run_dir)
     recorded = RecordedRun(
         run,
         member,
@@ -102,7 +103,7 @@ def _sinking(sinks: Sequence[Sink], run: NewRun) -> SinkFeed | None:
     return SinkFeed(sinks, run)
 
 
-def _write_description(run: NewRun) -> None:
+def _write_description(run: NewRun, run_dir: Path) -> None:
     """Write run.json, a description of the run for users, into its directory."""
     description = {
         "started": run.created,
@@ -113,7 +114,7 @@ def _write_description(run: NewRun) -> None:
         "hparams": run.hparams,
         "config": run.config,
     }
-    _replace_json(Path(run.run_dir) / "run.json", description)
+    _replace_json(run_dir / "run.json", description)
 
 
 def _replace_json(path: Path, value: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,9 @@ from determined.engines.base import Event, Exited, Interpreter, Job, StoreCalls
 from determined.engines.ray.bridge_process import BridgeProcess
 from determined.engines.ray.placement import Group, Groups, Share
 from determined.engines.ray.plain import decode_event, encode_job
+from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.errors import EngineError, MissingExtraError
+from determined.paths import runs_dir
 from determined.plural import counted
 
 _SECONDS_TO_CONNECT = 60.0
@@ -196,7 +198,9 @@ class RayEngine:
             }
             for rank, share in enumerate(group.shares)
         ]
-        self._bridge.send({"start": encode_job(job), "parts": parts})
+        # Copied to this machine while they grow, so that the store names directories of this machine.
+        environment = {**job.environment, RECORDED_RUNS: str(runs_dir())}
+        self._bridge.send({"start": encode_job(replace(job, environment=environment)), "parts": parts})
         return list(range(job.slots))
 
     def wake(self, key: str) -> None:
@@ -309,6 +313,8 @@ class RayEngine:
                 self._nodes[node].ready = True
             elif kind == "refused" and node in self._nodes:
                 self._refuse_node(node, event[1])
+            elif kind == "file":
+                write_part(runs_dir(), *event[1:])
             elif kind == "status":
                 self._note_status(node, *event[1:])
             elif kind == "exited":

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from determined.engines.base import Exited, Interpreter, Job
 from determined.engines.local import LocalEngine
 from determined.engines.ray.plain import decode_job, encode_event
+from determined.engines.ray.run_files import RUNS, GrowingFiles
 from determined.engines.relay_socket import RelaySocket
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, EngineError
@@ -116,7 +117,7 @@ class Node:
             relay = RelaySocket(engine.private_directory)
             engine.watch(self._woken)
             engine.watch(relay.fileno())
-            served = _Served(engine, relay, setup, self._settings)
+            served = _Served(engine, relay, setup, self._settings["address"], root / "runs")
             self._append([["ready"]])
             try:
                 while not self._is_abandoned():
@@ -155,10 +156,12 @@ class Node:
 class _Served:
     """The engine of a node, and the sockets of its workers. Used by one thread."""
 
-    def __init__(self, engine: LocalEngine, relay: RelaySocket, setup: NodeSetup, settings: Mapping[str, Any]) -> None:
+    def __init__(self, engine: LocalEngine, relay: RelaySocket, setup: NodeSetup, address: str, runs: Path) -> None:
         self._engine, self._relay, self._setup = engine, relay, setup
-        self._interface = interface_of(settings["address"])
+        self._interface = interface_of(address)
+        self._runs = runs
         self._status_sent = time.monotonic()
+        self._files = GrowingFiles(runs)
         self._handlers: dict[str, Callable[..., None]] = {
             "kill": engine.kill,
             "wake": engine.wake,
@@ -177,10 +180,14 @@ class _Served:
 
     def collect(self, seconds: float) -> list[list[Any]]:
         """Return what happened, waiting up to `seconds` for the first event."""
-        events = [encode_event(event) for event in self._engine.events(seconds)]
+        found = self._engine.events(seconds)
+        # Before the end of a job, so that its files are complete when the runner records the end.
+        events = self._files.new_parts(all_of_them=True) if any(isinstance(one, Exited) for one in found) else []
+        events += [encode_event(event) for event in found]
         events += [["store", connection, body.decode()] for connection, body in self._relay.received()]
         if time.monotonic() - self._status_sent >= _SECONDS_BETWEEN_STATUS:
             self._status_sent = time.monotonic()
+            events += self._files.new_parts()
             for key in self._engine.placement():
                 events.append(["status", key, self._engine.cpu_seconds(key), self._engine.has_listener(key)])
         return events
@@ -197,7 +204,7 @@ class _Served:
 
     def _with_network(self, job: Job) -> Job:
         """Return the job with the store's socket, and the network interface through which its nodes are connected."""
-        added = {}
+        added = {RUNS: str(self._runs)}
         if job.environment.get("DET_STORE") == "relay:":
             added["DET_STORE"] = f"relay:{self._relay.path}"
         if job.part is not None and len(job.part.addresses) > 1 and self._interface is not None:

@@ -40,6 +40,7 @@ class RunDirectory(NamedTuple):
 
     host: str
     path: str
+    was_copied: bool = False  # from the node of a cluster to the machine of the runner
 
 
 class Upkeep:
@@ -202,12 +203,12 @@ class Upkeep:
     def run_directories(self, experiment_id: int) -> list[RunDirectory]:
         """Return the directories of an experiment's trials that no trial of another experiment used as well."""
         found = self._database.execute(
-            "SELECT DISTINCT a.host, a.run_dir FROM attempts a JOIN trials t ON t.id = a.trial_id "
+            "SELECT DISTINCT a.host, a.run_dir, t.nodes IS NOT NULL FROM attempts a JOIN trials t ON t.id = a.trial_id "
             "WHERE t.experiment_id = ? AND NOT EXISTS (SELECT 1 FROM attempts b JOIN trials u ON u.id = b.trial_id "
             "WHERE b.run_dir = a.run_dir AND u.experiment_id <> ?) ORDER BY a.host, a.run_dir",
             [experiment_id, experiment_id],
         )
-        return [RunDirectory(host, path) for host, path in found]
+        return [RunDirectory(host, path, bool(was_copied)) for host, path, was_copied in found]
 
     def delete_experiment(self, experiment_id: int, lease: Lease | None) -> None:
         """Delete all rows of an experiment in one transaction. A search needs its lease.
