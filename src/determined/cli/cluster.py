@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,9 +51,8 @@ def cluster(engine: EngineChoice | None, form: Form) -> None:
         return
     click.echo(table(_COLUMNS, [[*list(node.values())[:4], _shown(node["trials"])] for node in nodes]))
     click.echo(f"Slots are {kind}s. Ray {found['ray']}")
-    for group in pending:
-        whose = "an experiment of another store" if group["experiment"] is None else f"experiment {group['experiment']}"
-        click.echo(visible(f"Waiting: {counted(group['slots'], 'slot')} for {whose}: {group['reason']}"))
+    for line, count in Counter(map(_waiting, pending)).items():
+        click.echo(visible(f"Waiting: {counted(count, 'trial')} of {line}"))
 
 
 def _node(node: dict[str, Any], kind: str, running: list[Trial]) -> dict[str, Any]:
@@ -74,6 +74,12 @@ def _pending(group: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
     # The name is made by the bridge: `determined-<key>-<number>`.
     key = group["name"].removeprefix("determined-").rpartition("-")[0]
     return {"experiment": ids.get(key), "slots": len(group["slots"]), "reason": reason_for_waiting(group["reason"])}
+
+
+def _waiting(group: dict[str, Any]) -> str:
+    """Return whose trial waits for how many slots, and why."""
+    whose = "an experiment of another store" if group["experiment"] is None else f"experiment {group['experiment']}"
+    return f"{whose}, {counted(group['slots'], 'slot')} each: {group['reason']}"
 
 
 def _shown(trials: dict[str, int]) -> str:

@@ -290,14 +290,16 @@ class Dispatcher:
         self._log_slot_holders()
         for order, runner in self._runners.items():
             runner.grant(shares[order])
+            if order in self._demands and self._demands[order].on_cluster:
+                continue
             if not runner.was_asked_to_pause and runner.seconds_without_slots() > _MOST_SECONDS_WITHOUT_SLOTS:
                 self._say(f"experiment {runner.entry.experiment_id}: ending the runner, which waits for slots")
                 self._ask_to_pause(runner)
         for entry in self._entries:
             due = entry.order not in self._runners and self._retries.seconds_left(entry.order) <= 0
-            # A runner without slots would only occupy memory.
-            if due and shares.get(entry.order):
-                self._query(partial(self._start, entry, shares[entry.order]))
+            # A runner without slots would only occupy memory, unless its trials run on a cluster.
+            if due and (shares.get(entry.order) or self._demands[entry.order].on_cluster):
+                self._query(partial(self._start, entry, shares.get(entry.order, ())))
 
     def _log_slot_holders(self) -> None:
         """Log which experiments outside the queue hold slots, if that has changed."""

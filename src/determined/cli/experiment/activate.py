@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import click
@@ -76,11 +80,10 @@ def activate(
 
 def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None, line: int) -> int:
     """Run an experiment as a child of the queue's daemon, which assigns slots through the socket `line`."""
-    import os
-    import socket
-
     from determined.cli.streams import mask_output
+    from determined.config.engine import parse_engine
     from determined.config.secrets.line_mask import line_mask
+    from determined.config.stored import StoredConfig
     from determined.engines.granted import GrantedEngine
     from determined.experiment.files import ExperimentFiles, experiment_dir
 
@@ -88,10 +91,39 @@ def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None
     assert slots is not None
     os.set_inheritable(line, False)  # trials must not keep the connection open after this process ends
     with opened_store() as store:
-        directory = experiment_dir(store.experiments.get(experiment_id).key)
+        experiment = store.experiments.get(experiment_id)
+    directory = experiment_dir(experiment.key)
+    choice = parse_engine(StoredConfig(experiment.config).resources.engine, "resources.engine")
     # The daemon writes this process's output to a file, so secrets in it are masked.
     mask_output(line_mask(os.environ, *([] if directory is None else ExperimentFiles(directory).configs())))
+    if not choice.is_local:
+        _pause_with_daemon(socket.socket(fileno=line))
+        return run_here(
+            experiment_id, new=False, engine=choice, in_queue=True, follow=False, form="table", max_trials=max_trials
+        )
     with GrantedEngine(slots, socket.socket(fileno=line)) as engine:
         return run_here(
             experiment_id, new=False, engine=engine, in_queue=True, follow=False, form="table", max_trials=max_trials
         )
+
+
+def _pause_with_daemon(connection: socket.socket) -> None:
+    """Let this process pause its experiment when the daemon closes the connection, or exits.
+
+    Grants that arrive are ignored: the slots of a cluster are not those that the daemon assigns.
+    """
+
+    def watch() -> None:
+        while _received(connection):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="daemon connection", daemon=True).start()
+
+
+def _received(connection: socket.socket) -> bool:
+    """Wait for a message; return False if the connection is closed. A killed daemon resets it."""
+    try:
+        return bool(connection.recv(4096))
+    except ConnectionError:
+        return False

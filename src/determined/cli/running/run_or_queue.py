@@ -168,7 +168,7 @@ def run_here(
                 engine = parse_engine(StoredConfig(experiment.config).resources.engine, "resources.engine")
             if isinstance(engine, EngineChoice) and engine.is_local:
                 engine = cleanup.enter_context(LocalEngine(slots))
-            # On a cluster Ray shares the slots.
+            # The slots of a cluster are shared by Ray.
             if isinstance(engine, LocalEngine):
                 reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(
