@@ -137,6 +137,7 @@ COMMANDS: dict[str, Case] = {
     "experiment export": Case("{experiment} -o {directory}"),
     "experiment import": Case("{export}", store="writes", tables=(IMPORTED,)),
     "store import": Case("{export}", store="writes", tables=(IMPORTED,)),
+    "cluster": Case(store="none", elsewhere="test_cluster.py"),
     "doctor": Case(store="none", elsewhere="test_doctor.py"),
     "queue list": Case(tables=(QUEUE,)),
     "queue resume": Case(),

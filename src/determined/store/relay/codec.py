@@ -55,7 +55,7 @@ def method(name: str) -> Method:
 
 def type_hints(name: str) -> dict[str, Any]:
     """Return the types of a method's arguments in order, and that of its result as "return"."""
-    # Imported on use, as in `worker_store.py`, which names these types for annotations only.
+    # Imported on use, as in `workers/worker_store.py`, which names these types for annotations only.
     from determined.store import experiment_records, output_records, records, rows
     from determined.store.workers import unrecorded
 
