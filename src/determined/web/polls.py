@@ -6,7 +6,7 @@ import re
 
 from determined.web.answers import encoded
 from determined.web.api.changes import changes_since
-from determined.web.guard import App, Receive, Scope, Send
+from determined.web.asgi import App, Receive, Scope, Send
 from determined.web.state import ServerState
 
 _PATH = "/api/changes"
