@@ -494,7 +494,7 @@ export interface Summary {
   nonfinite: number;
 }
 
-/** Everything about one trial but its curves, checkpoints and log. */
+/** Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen. */
 export interface TrialDetail {
   version: string;
   row: TrialRow;
@@ -509,6 +509,7 @@ export interface TrialDetail {
   bracket: number;
   seed: number;
   assigned_hparams: Record<string, unknown>;
+  searched: string[];
   metrics: TrialMetric[];
   samples: string[];
   outputs: OutputFile[];

@@ -99,11 +99,12 @@ export function CurvesChart(props: CurvesProps) {
         {overwritten > 0 && <span>{plural(overwritten, "overwritten point")}, dashed</span>}
         {failed > 0 && <span>{formatCount(failed)} of {plural(valid.length, "trial")} failed, ended by ✕</span>}
         {data.note && <span>{data.note}</span>}
-        <span class="grow" />
-        {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
-        {!props.alone && <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>}
-        {!props.alone && <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>}
-        <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
+        <span class="chart-files">
+          {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
+          {!props.alone && <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>}
+          {!props.alone && <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>}
+          <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
+        </span>
       </figcaption>
       {!props.compact && valid.length > 1 && valid.length <= LEGEND && (
         <ul class="legend">{valid.map((curve) => (
