@@ -10,6 +10,8 @@ interface Exported {
   address: string;
   created: number;
   answers: { [path: string]: unknown };
+  /** The names of trials in a chart that stands alone, which has no rows of them. */
+  names?: { [trial: string]: string };
 }
 
 const SESSION = "det-session";

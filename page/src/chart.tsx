@@ -8,6 +8,12 @@ import { CurveTools, useCurveView, zoomTo } from "./charts/curve_tools.tsx";
 import { Empty } from "./ui/basics.tsx";
 import { applyTheme } from "./ui/theme.ts";
 
+const HEIGHT = 300; // `experimental/charts/frame.py` makes the frame around it large enough
+
+function attemptText(number: number): string {
+  return `attempt ${number} begins`;
+}
+
 /** The metrics and axes whose curves the document contains. */
 function contained(): { metrics: string[]; axes: string[] } {
   const queries = Object.keys(exported?.answers ?? {}).filter((path) => path.startsWith("/api/curves?"))
@@ -25,11 +31,16 @@ function Chart() {
   return (
     <div class="panel"><div class="panel-body stack">
       <CurveTools view={view} metrics={metrics} metric={metric} axes={axes} />
-      <CurvesChart trials={splitNumbers(params.get("trials") ?? "")} metric={metric} view={view} onZoom={zoomTo} name={(id) => `trial ${id}`} height={300} />
+      <CurvesChart trials={splitNumbers(params.get("trials") ?? "")} metric={metric} view={view} onZoom={zoomTo} name={(id) => exported?.names?.[id] ?? `trial ${id}`} height={HEIGHT} attemptText={attemptText} alone />
     </div></div>
   );
 }
 
+document.body.classList.add("frame");
 applyTheme();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => applyTheme());
 const root = document.getElementById("app");
-if (root) render(<Chart />, root);
+if (root) {
+  root.textContent = "";
+  render(<Chart />, root);
+}

@@ -300,7 +300,7 @@ export interface FileText {
   note: string | null;
 }
 
-/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. A line that is not `finished` is the present state of a progress bar: the next line of its rank and stream replaces it. */
+/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. */
 export interface LogLine {
   id: number;
   trial: number;
@@ -311,7 +311,6 @@ export interface LogLine {
   stream: string;
   text: string;
   cut: number;
-  finished: boolean;
 }
 
 /** Log lines in order, and whether there are matching ones before and after them. */
@@ -495,7 +494,7 @@ export interface Summary {
   nonfinite: number;
 }
 
-/** Everything about one trial but its curves, checkpoints and log. */
+/** Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen. */
 export interface TrialDetail {
   version: string;
   row: TrialRow;
@@ -510,6 +509,7 @@ export interface TrialDetail {
   bracket: number;
   seed: number;
   assigned_hparams: Record<string, unknown>;
+  searched: string[];
   metrics: TrialMetric[];
   samples: string[];
   outputs: OutputFile[];

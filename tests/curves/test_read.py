@@ -72,3 +72,9 @@ def test_columns_are_the_reports(
         rest = zip(column.steps.tolist(), column.reported, strict=True)
         assert [(step, value) for step, value in rest if number(value) is None] == others
         assert len(column.steps) == len(column.times) == len(column.values) == len(numbers) + len(others)
+
+
+def test_half_of_a_surrogate_pair_in_a_name_is_replaced_as_browsers_do(store: Store) -> None:
+    attempt = begin(store)
+    store.write([metric(attempt, "training", 1, {"\ud800 half": 1.0})])
+    assert list(read_columns(store.reports.pages(attempt.trial_id))) == [("training", "\ufffd half")]

@@ -301,7 +301,8 @@ class EngineContract:
             (1, "stdout", None, "plain"),
             (0, "stderr", "INFO", "INFO: [77] determined: text"),
             (0, "stdout", None, "\\xff bytes"),
-            (0, "stdout", None, " 2%"),  # the last state of a progress bar
+            (0, "stdout", None, " 1%"),
+            (0, "stdout", None, " 2%"),
         }
         assert all(before <= line.written <= time.time() for line in done.lines)
 

@@ -25,6 +25,11 @@ class Notebook:
         self._loop = loop
         self.data = Path()
 
+    @property
+    def content(self) -> nbformat.NotebookNode:
+        """The cells so far, as they are written to a file."""
+        return self._client.nb
+
     def interrupt(self) -> None:
         async def interrupt() -> None:
             await self._manager().interrupt_kernel()

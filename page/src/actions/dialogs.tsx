@@ -1,8 +1,9 @@
 // The questions that actions ask before they are carried out.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, post } from "../api.ts";
-import { formatBytes, formatValue, plural } from "../format.ts";
-import type { Preview } from "../types.ts";
+import { formatBytes, formatCount, formatValue, plural, sentence, shorten } from "../format.ts";
+import { useAnswer } from "../live.ts";
+import type { ModelRows, Preview } from "../types.ts";
 import { ErrorNotice } from "../ui/basics.tsx";
 import { Dialog } from "../ui/overlay.tsx";
 import { ACTION_NAMES, run, type Options } from "./run.ts";
@@ -13,6 +14,12 @@ export interface Asked {
   noun: string;
   text?: string;
   hparams?: { [name: string]: unknown };
+  /** Settings of a fork that hold besides what is typed. */
+  fixed?: readonly string[];
+  /** The texts to choose from, such as the labels to remove. */
+  choices?: readonly string[];
+  /** How many trials the search has now. */
+  trials?: number;
   done?: (created: number | null) => void;
 }
 
@@ -32,11 +39,15 @@ export function needsDialog(action: string): boolean {
 export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const { action, ids } = asked;
   const [busy, setBusy] = useState(false);
+  const [rejected, setRejected] = useState<string[]>([]);
   const carryOut = (options: Options): void => {
     setBusy(true);
     void run(action, ids, options).then((results) => {
       setBusy(false);
       if (results === null) return;
+      const bad = results.filter((result) => !result.ok);
+      setRejected(bad.map((result) => (ids.length === 1 ? result.message : `${asked.noun} ${result.id}: ${result.message}`)));
+      if (bad.length === results.length) return; // What was typed stays, to be corrected.
       onClose();
       asked.done?.(results.find((result) => result.created != null)?.created ?? null);
     });
@@ -45,6 +56,7 @@ export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => 
   const title = `${ACTION_NAMES[action] ?? action}: ${ids.length === 1 ? `${asked.noun} ${ids[0]}` : plural(ids.length, asked.noun)}`;
   return (
     <Dialog title={title} onClose={onClose}>
+      {rejected.length > 0 && <div class="notice bad" role="alert"><div>{rejected.slice(0, 20).map((why) => <div key={why} class="wrap">{sentence(why)}</div>)}</div></div>}
       {action === "delete" || action === "delete_checkpoint" ? <Deletion {...shared} />
         : action in TEXT_LABELS ? <TextForm {...shared} />
         : action === "fork" || action === "continue" || action === "extend" ? <Settings {...shared} />
@@ -89,10 +101,23 @@ function TextForm({ asked, onClose, busy, carryOut }: FormProps) {
     }}>
       <label class="block">{TEXT_LABELS[asked.action]}
         {long ? <textarea value={text} rows={10} onInput={(event) => setText(event.currentTarget.value)} />
-          : <input value={text} autofocus required onInput={(event) => setText(event.currentTarget.value)} />}
+          : asked.choices ? <select value={text} autofocus required onChange={(event) => setText(event.currentTarget.value)}><option value="">choose …</option>{asked.choices.map((choice) => <option key={choice} value={choice}>{shorten(choice, 80)}</option>)}</select>
+          : <input value={text} autofocus required list={asked.action === "register" ? "model-names" : undefined} onInput={(event) => setText(event.currentTarget.value)} />}
       </label>
+      {asked.action === "register" && <ModelNames />}
       <Buttons onClose={onClose} busy={busy} name="Save" disabled={!optional && text.trim() === ""} />
     </form>
+  );
+}
+
+/** The models that exist: another name creates a model. */
+function ModelNames() {
+  const { data } = useAnswer<ModelRows>("/api/models", false);
+  return (
+    <>
+      <datalist id="model-names">{data?.rows.map((row) => <option key={row.id} value={row.name} />)}</datalist>
+      <p class="quiet">A new name creates a model; a known one gets another version.</p>
+    </>
   );
 }
 
@@ -104,17 +129,19 @@ function Settings({ asked, onClose, busy, carryOut }: FormProps) {
   const names = Object.entries(asked.hparams ?? {});
   const submit = (event: Event): void => {
     event.preventDefault();
-    const config = Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => `hyperparameters.${name}=${value}`);
+    const config = [...(asked.fixed ?? [])];
+    config.push(...Object.entries(values).filter(([, value]) => value !== "").map(([name, value]) => `hyperparameters.${name}=${value}`));
     config.push(...more.split("\n").map((line) => line.trim()).filter((line) => line !== ""));
     carryOut({ config, ...(trials ? { max_trials: Number(trials) } : {}) });
   };
   const extend = asked.action === "extend";
   return (
     <form onSubmit={submit}>
-      {extend && <label class="block">Trials in all<input type="number" min="1" required value={trials} onInput={(event) => setTrials(event.currentTarget.value)} /></label>}
+      {extend && <label class="block">Trials in all{asked.trials !== undefined && `, ${formatCount(asked.trials)} until now`}<input type="number" min="1" required value={trials} onInput={(event) => setTrials(event.currentTarget.value)} /></label>}
+      {!extend && names.length > 0 && <p class="quiet">A hyperparameter that is left empty keeps its value.</p>}
       {!extend && names.map(([name, value]) => (
         <label class="block" key={name}><span class="name">{name}</span>
-          <input placeholder={formatValue(value)} value={values[name] ?? ""} onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })} />
+          <input placeholder={shorten(formatValue(value), 200)} value={values[name] ?? ""} onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })} />
         </label>
       ))}
       {!extend && (

@@ -24,7 +24,9 @@ export function CurveTools({ view, metrics, metric, axes }: {
   return (
     <div class="chart-tools">
       {metrics && <MetricSelect metrics={metrics} metric={metric ?? ""} />}
-      <Segments label="Axis" value={view.axis} options={offered} onChange={(axis) => setParams({ axis: axis === "batches" ? null : axis, x: null })} />
+      {offered.length > 1
+        ? <Segments label="Axis" value={view.axis} options={offered} onChange={(axis) => setParams({ axis: axis === "batches" ? null : axis, x: null })} />
+        : <span class="quiet">over {view.axis}</span>}
       <label class="field"><input type="checkbox" checked={view.log} onChange={() => setParams({ log: view.log ? null : "1" })} />log y</label>
       <label class="field"><input type="checkbox" checked={view.xLog} onChange={() => setParams({ xlog: view.xLog ? null : "1" })} />log x</label>
       <label class="field"><input type="checkbox" checked={view.full} onChange={() => setParams({ range: view.full ? null : "full" })} />full range</label>

@@ -1,4 +1,5 @@
 // Curves of one metric of any trials: the same component on every page.
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { withQuery } from "../api.ts";
 import { formatCount, formatNumber, plural, shorten } from "../format.ts";
@@ -36,6 +37,8 @@ export interface CurvesProps {
   path?: string;
   title?: string;
   compact?: boolean;
+  /** In a sandboxed frame: there are no other views to link to, and files cannot be saved. */
+  alone?: boolean;
   onPick?: (trial: number, x: number) => void;
 }
 
@@ -96,16 +99,20 @@ export function CurvesChart(props: CurvesProps) {
         {overwritten > 0 && <span>{plural(overwritten, "overwritten point")}, dashed</span>}
         {failed > 0 && <span>{formatCount(failed)} of {plural(valid.length, "trial")} failed, ended by ✕</span>}
         {data.note && <span>{data.note}</span>}
-        <span class="grow" />
-        {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
-        <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>
-        <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>
-        <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
+        <span class="chart-files">
+          {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
+          {!props.alone && <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>}
+          {!props.alone && <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>}
+          <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
+        </span>
       </figcaption>
       {!props.compact && valid.length > 1 && valid.length <= LEGEND && (
-        <ul class="legend">{valid.map((curve) => <li key={curve.trial}><Link to={`/trials/${curve.trial}`}><span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span></Link></li>)}</ul>
+        <ul class="legend">{valid.map((curve) => (
+          <li key={curve.trial}><TrialLink trial={curve.trial} alone={props.alone}>
+            <span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span>
+          </TrialLink></li>))}</ul>
       )}
-      {table && <CurveTable data={data} name={props.name} />}
+      {table && <CurveTable data={data} name={props.name} alone={props.alone} />}
     </figure>
   );
 }
@@ -117,8 +124,12 @@ function rangeOf(view: CurveView, grid: readonly number[], drawn: readonly numbe
   return high > low ? [low, high] : [low - 0.5, low + 0.5];
 }
 
+function TrialLink({ trial, alone, children }: { trial: number; alone: boolean | undefined; children: ComponentChildren }) {
+  return alone ? <>{children}</> : <Link to={`/trials/${trial}`}>{children}</Link>;
+}
+
 /** What the chart shows as numbers: for screen readers, and for whoever wants to read a value. */
-function CurveTable({ data, name }: { data: Curves; name: (trial: number) => string }) {
+function CurveTable({ data, name, alone }: { data: Curves; name: (trial: number) => string; alone: boolean | undefined }) {
   return (
     <div class="chart-table scroll-x" tabIndex={0} role="region" aria-label="Values of the chart">
       <table class="sheet">
@@ -129,7 +140,7 @@ function CurveTable({ data, name }: { data: Curves; name: (trial: number) => str
           const odd = curve.marks.reduce((sum, mark) => sum + mark.count, 0);
           return (
             <tr key={`${curve.trial} ${curve.attempt}`}>
-              <td><Link to={`/trials/${curve.trial}`}>{curveName(curve, name)}</Link></td><td class="right">{formatCount(curve.points)}</td>
+              <td><TrialLink trial={curve.trial} alone={alone}><span class="name">{curveName(curve, name)}</span></TrialLink></td><td class="right">{formatCount(curve.points)}</td>
               <td class="right">{formatNumber(low[0])}</td><td class="right">{formatNumber(high[high.length - 1])}</td>
               <td class="right">{formatNumber(low.length ? low.reduce((a, b) => Math.min(a, b)) : null)}</td>
               <td class="right">{formatNumber(high.length ? high.reduce((a, b) => Math.max(a, b)) : null)}</td><td class="right">{odd}</td>

@@ -119,7 +119,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
 
   return (
     <figure class="chart" aria-label="Parallel coordinates">
-      <div class="plot">
+      <div class="scroll-x" tabIndex={0} role="group" aria-label="Axes"><div class="plot" style={{ minWidth: `${2 * SIDE + 84 * (axes.length - 1)}px` }}>
         <Canvas height={height} label={`Parallel coordinates of ${rows.length} trials over ${axes.map((axis) => axis.title).join(", ")}`} draw={draw} deps={[rows, axes, brushes, only, drag, hover?.row]}
           canvas={(element) => void (canvas.current = element)}
           onDown={(point, width) => {
@@ -133,9 +133,10 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
           }}
           onUp={finish} onLeave={() => setHover(null)} />
         {hover && !drag && <div class="tip" style={{ left: `${hover.point.x + 14}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>trial {hover.row.id}</strong><br />{axes.map((axis) => `${shorten(axis.title, 18)} ${shorten(axis.text(hover.row), 18)}`).join(", ")}</div>}
-      </div>
+      </div></div>
       <RowTable rows={rows} axes={axes} title="parallel coordinates" canvas={() => canvas.current}>
         <span>{only ? `${formatCount(only.size)} of ${formatCount(rows.length)} trials` : "Drag along an axis to filter the curves and the table."} Dashed: failed.</span>
+        <span>worst <i class="heat" aria-hidden="true" /> best</span>
         <BrushInputs axes={axes} brushes={brushes} onBrush={onBrush} />
         {brushes.size > 0 && <button class="plain" onClick={() => onBrush("")}>Clear the brushes</button>}
       </RowTable>

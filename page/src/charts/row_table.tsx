@@ -23,13 +23,14 @@ export function RowTable({ rows, axes, title, canvas, children }: {
     <figcaption class="chart-table">
       <div class="chart-foot">
         {children}
-        <span class="grow" />
+        <span class="chart-files">
         <button class="plain" onClick={() => {
           const drawn = canvas();
           if (drawn) savePng(drawn, title);
         }}>PNG</button>
         <button class="plain" onClick={() => saveText(toCsv(rows, axes), fileName(title, "csv"))}>CSV</button>
         <button class="plain" aria-expanded={open} onClick={() => setOpen(!open)}>Table</button>
+        </span>
       </div>
       {open && (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={`Values of the ${title}`}>

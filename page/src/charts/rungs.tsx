@@ -117,7 +117,7 @@ export function Rungs({ decisions, rungs, unit, chosen, onPick }: {
           }} />
         {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 46)}px` }}><strong>trial {hover.decision.trial}</strong><br />{hover.decision.text}</div>}
       </div>
-      <figcaption class="chart-foot"><span>{unit} →</span><span>● promoted or completed</span><span>▮ stopped</span><span>✕ failed</span><span>The list below has the same in words.</span><span class="grow" /><button class="plain" onClick={() => canvas.current && savePng(canvas.current, "search")}>PNG</button></figcaption>
+      <figcaption class="chart-foot"><span>{unit} →</span><span>● promoted or completed</span><span>▮ stopped</span><span>✕ failed</span><span>The list below has the same in words.</span><span class="chart-files"><button class="plain" onClick={() => canvas.current && savePng(canvas.current, "search")}>PNG</button></span></figcaption>
     </figure>
   );
 }

@@ -50,6 +50,7 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
   const named = new Map(data.trials.map((row) => [row.id, row]));
   const shown = data.trials.slice(0, MOST_COLUMNS);
   const cut = <T extends { values: unknown[] }>(one: T): unknown[] => one.values.slice(0, MOST_COLUMNS);
+  const everything = <label class="field"><input type="checkbox" checked={!onlyDifferent} onChange={() => setParams({ all: onlyDifferent ? "1" : null })} />equal values, too</label>;
   return (
     <>
       {data.notes.map((note) => <Notice key={note}>{note}</Notice>)}
@@ -58,7 +59,6 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
         {metric ? <CurvesChart trials={ids} metric={metric} view={view} onZoom={zoomTo} name={(id) => `trial ${id}${named.get(id) ? ` ${firstLine(named.get(id)!.experiment_name)}` : ""}`} /> : <Empty title="No metrics" />}
       </div></Panel>
       {data.trials.length > MOST_COLUMNS && <Notice>The tables show the first {MOST_COLUMNS} of {data.trials.length} trials.</Notice>}
-      <label class="field"><input type="checkbox" checked={!onlyDifferent} onChange={() => setParams({ all: onlyDifferent ? "1" : null })} />also what is the same</label>
       <Side title="Trials" trials={shown} rows={[
         { name: "experiment", cells: shown.map((row) => <Link to={`/experiments/${row.experiment}`}><span class="name">{firstLine(row.experiment_name)}</span></Link>), differs: false },
         { name: "state", cells: shown.map((row) => <State state={row.state} reason={row.reason} />), differs: false },
@@ -66,8 +66,8 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
         { name: "batches", cells: shown.map((row) => formatNumber(row.batches)), differs: false },
         { name: "duration", cells: shown.map((row) => formatDuration(duration(row))), differs: false },
       ]} />
-      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.hparams.length > 0} />
-      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.config.length > 0} />
+      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
+      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
       <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} tools={<CodeLinks trials={shown} />} />
     </>
   );

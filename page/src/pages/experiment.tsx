@@ -100,7 +100,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
         <div class="row">
           <CopyMenu commands={detail.commands} python={detail.python} />
           <ActionMenu actions={detail.actions} base={base} extra={{
-            rename: { text: row.name }, describe: { text: row.description }, note: { text: detail.notes }, fork: { hparams: flat }, delete: { done: () => go("/runs?view=experiments") },
+            rename: { text: row.name }, describe: { text: row.description }, note: { text: detail.notes }, fork: { hparams: flat }, extend: { trials: row.trials }, unlabel: { choices: row.labels }, delete: { done: () => go("/runs?view=experiments") },
           }} />
         </div>
       </div>

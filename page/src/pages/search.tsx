@@ -1,8 +1,9 @@
 // The search: which trial is at which rung, and each decision in words; a slider replays it.
+import { useMemo } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
 import { fileName, saveText } from "../charts/files.ts";
 import { Rungs } from "../charts/rungs.tsx";
-import { formatNumber, formatTime, plural } from "../format.ts";
+import { formatNumber, formatTime, plural, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
 import { Copy, Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
@@ -16,11 +17,12 @@ export function SearchView({ id, rows }: { id: number; rows: readonly TrialRow[]
 
 function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonly TrialRow[] }) {
   const { params } = useAddress();
-  const total = data.decisions.length;
+  const decisions = useMemo(() => withFailures(data, rows), [data, rows]);
+  const total = decisions.length;
   const step = Math.min(total, params.has("step") ? Number(params.get("step")) || 0 : total);
   const chosen = Number(params.get("trial")) || null;
   const bracket = params.get("bracket");
-  const past = data.decisions.slice(0, step);
+  const past = decisions.slice(0, step);
   const inBracket = (decision: Decision): boolean => bracket === null || decision.bracket === null || String(decision.bracket) === bracket;
   const seen = past.filter(inBracket);
   const listed = [...seen].reverse().filter((decision) => chosen === null || decision.trial === chosen);
@@ -50,7 +52,7 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
             {chosen !== null && <button onClick={() => setParams({ trial: null })}>All trials</button>}
             {chosen !== null && <Link class="button" to={`/experiments/${id}?trial=${chosen}`}>Its curve</Link>}
             <Copy text={`det experiment decisions ${id}`} label="Copy as det" />
-            <button onClick={() => saveText(toCsv(data.decisions), fileName(`decisions-${id}`, "csv"))}>CSV</button>
+            <button onClick={() => saveText(toCsv(decisions), fileName(`decisions-${id}`, "csv"))}>CSV</button>
           </>}>
             <ol class="decisions" tabIndex={0} aria-label="Decisions">
               {listed.slice(0, 500).map((decision) => (
@@ -59,6 +61,7 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                   <span class={`badge ${KINDS[decision.action] ?? ""}`}>{decision.action}</span>
                   {decision.trial !== null && <Link to={`/trials/${decision.trial}`}>trial {decision.trial}</Link>}
                   <span class="grow wrap">{decision.text}</span>
+                  {decision.trial !== null && <Link to={`/experiments/${id}?trial=${decision.trial}`} label={`Curve of trial ${decision.trial}`}>curve</Link>}
                 </li>
               ))}
             </ol>
@@ -67,6 +70,16 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
       )}
     </>
   );
+}
+
+/** The searcher does not learn how far a failed trial came, nor why it failed: its row says both. */
+function withFailures(data: Decisions, rows: readonly TrialRow[]): Decision[] {
+  const named = new Map(rows.map((row) => [row.id, row]));
+  return data.decisions.map((decision) => {
+    const row = decision.trial === null ? undefined : named.get(decision.trial);
+    if (decision.action !== "failed" || decision.batches !== null || !row || data.time_metric !== "batches") return decision;
+    return { ...decision, batches: row.batches, text: `batch ${formatNumber(row.batches)}: ${decision.text}${row.reason ? `: ${shorten(row.reason, 200)}` : ""}` };
+  });
 }
 
 function toCsv(decisions: readonly Decision[]): string {

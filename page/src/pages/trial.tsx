@@ -39,12 +39,17 @@ function Trial({ detail }: { detail: TrialDetail }) {
   );
 }
 
+/** The settings of an experiment that trains this trial again alone. */
+function alone(detail: TrialDetail): string[] {
+  const chosen = detail.searched.filter((name) => name in detail.assigned_hparams);
+  return ["searcher.name=single", ...chosen.map((name) => `hyperparameters.${name}=${JSON.stringify(detail.assigned_hparams[name])}`)];
+}
+
 function Head({ detail }: { detail: TrialDetail }) {
   const { row } = detail;
   const done = (created: number | null): void => {
     if (created !== null) go(`/experiments/${created}`);
   };
-  const actions = detail.actions;
   return (
     <>
       <div class="head">
@@ -55,8 +60,7 @@ function Head({ detail }: { detail: TrialDetail }) {
         <div class="row">
           <CopyMenu commands={detail.commands} python={detail.python} />
           <Link class="button" to={`/compare?trials=${row.id}`}>Compare</Link>
-          <ActionMenu actions={actions} base={{ ids: [row.id], noun: "trial", done }} extra={Object.fromEntries(actions.filter((action) => action.name !== "kill_trial").map((action) =>
-            [action.name, { ids: [row.experiment], noun: "experiment", ...(action.name === "fork" ? { hparams: row.hparams } : {}) }]))} />
+          <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: alone(detail) } }} />
         </div>
       </div>
       {(detail.reason ?? row.reason) && <Notice kind={row.state === "ERROR" ? "bad" : ""} title={row.state === "ERROR" ? "The trial failed." : "Why it ended"}><pre class="wrap">{detail.reason ?? row.reason}</pre></Notice>}

@@ -74,7 +74,7 @@ export function Shell({ path, children }: { path: string; children: ComponentChi
         </nav>
         <span class="live" title={live.store?.place}>
           <span class={live.problem ? "dot bad" : live.running ? "dot run" : "dot"} aria-hidden="true" />
-          {exported ? `exported ${formatTime(exported.created)}` : live.problem ? "no answer" : live.running ? `${live.running} running` : "idle"}
+          <span class="said">{exported ? `exported ${formatTime(exported.created)}` : live.problem ? "no answer" : live.running ? `${live.running} running` : "idle"}</span>
         </span>
         {!exported && <button class="plain wide" onClick={() => void exportView()} title="Write this view as one HTML file">Export</button>}
         <button class="plain icon" onClick={toggleTheme} aria-label="Light or dark" title="Light or dark (t)">◐</button>

@@ -127,7 +127,7 @@ def print_log(
 
     With `choice.follow`, poll until `may_grow` returns False; `trials` is called at every poll, as new ones may start.
     """
-    log = _Reader(store, trials, choice.only, finished_only=choice.follow)
+    log = _Reader(store, trials, choice.only)
     printed = _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
     follow = choice.follow
     while follow:
@@ -143,11 +143,8 @@ def print_log(
 class _Reader:
     """Reads the logs of trials, each time from where it stopped before."""
 
-    def __init__(
-        self, store: Store, trials: Callable[[], list[int]], only: LogFilter, *, finished_only: bool = False
-    ) -> None:
+    def __init__(self, store: Store, trials: Callable[[], list[int]], only: LogFilter) -> None:
         self._store = store
-        self._finished_only = finished_only  # who follows gets a progress bar when it has its last state
         self._trials = trials
         self._only = only
         self._after: dict[int, int] = {}  # by trial: lines up to this id have been read or did not match
@@ -174,7 +171,7 @@ class _Reader:
         newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
         limit = _PAGE if most is None else min(most, _PAGE)
         while page := self._read(trial_id, limit=limit):
-            yield from (found for found in page if found[1].finished or not self._finished_only)
+            yield from page
         self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
 
     def _last(self, trial_id: int, count: int) -> list[Found]:
@@ -182,7 +179,7 @@ class _Reader:
         newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
         found = self._read(trial_id, tail=count)
         self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
-        return [line for line in found if line[1].finished or not self._finished_only]
+        return found
 
     def _read(self, trial_id: int, *, limit: int | None = None, tail: int | None = None) -> list[Found]:
         """Return the next matching lines of a trial, or the last ones with `tail`, and mark them as read."""

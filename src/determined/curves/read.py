@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -84,7 +85,11 @@ def read_columns(pages: Iterable[ReportTexts]) -> dict[Key, Column]:
     groups: dict[str, list[_Page]] = {}
     for page in pages:
         groups.setdefault(page.group, []).append(_parsed(page))
-    return {(group, name): column for group in sorted(groups) for name, column in _columns(groups[group]).items()}
+    return {
+        (group, _encodable(name)): column
+        for group in sorted(groups)
+        for name, column in _columns(groups[group]).items()
+    }
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,11 @@ def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
         name: _column(steps[chosen], times[chosen], [bodies[place][name] for place in chosen])
         for name, chosen in places.items()
     }
+
+
+def _encodable(name: str) -> str:
+    """Return the name of a metric as browsers send it: half of a surrogate pair, which JSON can have, is replaced."""
+    return name if name.isascii() else re.sub("[\ud800-\udfff]", "\ufffd", name)
 
 
 def _column(steps: Integers, times: Floats, reported: list[Any]) -> Column:

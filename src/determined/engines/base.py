@@ -74,11 +74,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Line:
-    """Event: a worker of the job wrote a line to standard output or standard error.
-
-    A line that is not finished is the present state of a progress bar, which the next line of its rank and stream
-    replaces.
-    """
+    """Event: a worker of the job wrote a line to standard output or standard error."""
 
     key: str
     rank: int
@@ -86,7 +82,6 @@ class Line:
     level: str | None
     text: str
     written: float
-    finished: bool = True
 
 
 @dataclass(frozen=True)

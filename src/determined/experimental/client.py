@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from determined.curves.chart_data import Axis
 from determined.errors import CheckpointStateException
+from determined.experimental.charts.comparison import Compared, Comparison
+from determined.experimental.charts.selection import MOST_TRIALS
 from determined.experimental.checkpoint import Checkpoint, CheckpointTrainingMetadata
 from determined.experimental.cluster_types import Project, User, Workspace
 from determined.experimental.determined import Determined
@@ -126,6 +129,17 @@ def get_output(uuid: str) -> Output:
     return _determined().get_output(uuid)
 
 
+def compare(
+    runs: Iterable[Compared] | Compared,
+    metric: str | None = None,
+    *,
+    axis: Axis = "batches",
+    max_trials: int = MOST_TRIALS,
+) -> Comparison:
+    """Return trials side by side: curves and a table in a notebook; see `Determined.compare`."""
+    return _determined().compare(runs, metric, axis=axis, max_trials=max_trials)
+
+
 def iter_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
     """See `Determined.iter_trials_metrics`."""
     return _determined().iter_trials_metrics(trial_ids, group)
@@ -202,6 +216,7 @@ __all__ = [
     "get_trial",
     "get_checkpoint",
     "get_output",
+    "compare",
     "iter_trials_metrics",
     "stream_trials_metrics",
     "stream_trials_training_metrics",
@@ -217,6 +232,7 @@ __all__ = [
     "CheckpointState",
     "CheckpointStateException",
     "CheckpointTrainingMetadata",
+    "Comparison",
     "Determined",
     "DownloadMode",
     "Experiment",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from determined.curves.chart_data import Axis
 from determined.errors import NotFoundException
 from determined.experimental import metrics
+from determined.experimental.charts.comparison import Compared, Comparison, compare
+from determined.experimental.charts.selection import MOST_TRIALS
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.experimental.experiment import Experiment
@@ -168,6 +171,25 @@ class Determined:
     def get_output(self, uuid: str) -> Output:
         """Return the output with this id."""
         return output_with_id(self._session, uuid)
+
+    def compare(
+        self,
+        runs: Iterable[Compared] | Compared,
+        metric: str | None = None,
+        *,
+        axis: Axis = "batches",
+        max_trials: int = MOST_TRIALS,
+    ) -> Comparison:
+        """Return trials side by side. A notebook shows their curves and a table, elsewhere the table is text.
+
+        Args:
+            runs: trials, ids of trials, and experiments, which stand for all their trials.
+            metric: the metric that is drawn first, as `group/name` or as a name alone; default: that of the search.
+            axis: "batches", "epochs" or "time".
+            max_trials: the maximum number of curves. If there are more, the trials in `runs` come first, then the best
+                ones of each experiment.
+        """
+        return compare(self._session, runs, metric, axis=axis, max_trials=max_trials)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
         """Yield the metrics that several trials reported for a group, trial by trial and by step."""

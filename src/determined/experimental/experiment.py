@@ -50,7 +50,10 @@ class Experiment:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.value})"
 
     def _repr_html_(self) -> str:
-        return table_of_one(self)
+        # Imported on use: it imports numpy, and only notebooks need it.
+        from determined.experimental.charts.frame import chart_of
+
+        return table_of_one(self) + ("" if self._deleted else chart_of(self._session, experiment_id=self.id))
 
     def _cells(self) -> Cells:
         row = self._row

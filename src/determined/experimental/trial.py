@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from determined.config.flattening import flat
+from determined.config.secrets.masking import mask_secrets
 from determined.experimental import metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
@@ -38,7 +39,10 @@ class Trial:
         return f"Trial(id={self.id}, experiment_id={self.experiment_id}, state={self.state.value})"
 
     def _repr_html_(self) -> str:
-        return table_of_one(self)
+        # Imported on use: it imports numpy, and only notebooks need it.
+        from determined.experimental.charts.frame import chart_of
+
+        return table_of_one(self) + chart_of(self._session, trial_ids=(self.id,))
 
     def _cells(self) -> Cells:
         return {
@@ -54,7 +58,7 @@ class Trial:
         }
 
     def _settings(self) -> Cells:
-        return flat(self.effective_hparams)
+        return flat(mask_secrets(self.effective_hparams))
 
     @property
     def id(self) -> int:

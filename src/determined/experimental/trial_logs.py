@@ -75,8 +75,7 @@ def _followed(session: Session, trial_id: int, only: LogFilter) -> Iterator[Log]
     while True:
         # Read before the lines, so that no line written before the end is missed.
         over = session.read(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
-        # A progress bar is a line when it has its last state.
-        yield from (line for line in _present(session, trial_id, only, position) if line.finished)
+        yield from _present(session, trial_id, only, position)
         if over:
             return
         time.sleep(_POLLING_SECONDS)

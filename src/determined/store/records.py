@@ -98,10 +98,7 @@ def is_to_be_removed(checkpoint: StoredCheckpoint) -> bool:
 
 
 class Log(NamedTuple):
-    """A line of a trial's log. The id gives the order in which the lines were stored.
-
-    A line that is not `finished` is the present state of a progress bar: another line will take its place.
-    """
+    """A line of a trial's log. The id gives the order in which the lines were stored."""
 
     id: int
     attempt: int
@@ -110,7 +107,6 @@ class Log(NamedTuple):
     text: str
     written: float
     level: str | None = None
-    finished: bool = True
 
 
 class LogFilter(NamedTuple):

@@ -8,20 +8,51 @@ import urllib.request
 from pathlib import Path
 
 import playwright.sync_api as api
+import pytest
 from playwright.sync_api import expect
 
 from determined.built_page import STATIC
 from tests.helpers.searches import Search
-from tests.web.pages.browser import Ui, Visitor, running_ui, visiting
+from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
+
+LINEAR = Path(__file__).parents[2] / "experiment" / "models" / "linear"
 
 
-def test_verify_tells_an_undamaged_checkpoint_from_a_damaged_one(runs: Search, visitor: Visitor) -> None:
+def test_verify_finds_one_changed_byte_in_a_checkpoint_of_torch(tmp_path: Path, browser: api.Browser) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    config = {
+        "name": "torch",
+        "entrypoint": "model_def:LinearTrial",
+        "hyperparameters": {"lr": 0.01, "global_batch_size": 16},
+        "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 4}},
+    }
+    search = Search(tmp_path / "home", LINEAR, config, slots=1, environment={"XDG_STATE_HOME": str(tmp_path / "state")})
+    search.activate(search.create())
+    with search.opened() as store:
+        (checkpoint,) = [found for found in store.checkpoints(1) if found.state == "ACTIVE"]
+    largest = max(checkpoint.resources, key=lambda name: checkpoint.resources[name])
+    (file,) = search.home.rglob(f"{checkpoint.checkpoint_id}/{largest}")
+    with running_ui(search) as ui, visiting(browser, ui) as visitor:
+        page = visitor.open("/trials/1?tab=checkpoints")
+        page.get_by_role("button", name="Verify now").click()
+        expect(page.locator("main")).to_contain_text("Undamaged")
+        expect(page.locator("main")).to_contain_text("equal to the hashes")
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        page.get_by_role("button", name="Verify now").click()
+        expect(page.locator("[role=alert]")).to_contain_text("This checkpoint is damaged")
+        expect(page.locator("[role=alert]")).to_contain_text(f"the content of {largest} was changed")
+
+
+def test_verify_says_that_a_checkpoint_without_hashes_is_compared_by_sizes(runs: Search, visitor: Visitor) -> None:
     page = visitor.open("/trials/17?tab=checkpoints")
     with runs.opened() as store:
         checkpoint = next(found for found in store.checkpoints(17) if found.state == "ACTIVE")
     row = page.locator("tbody tr", has_text=checkpoint.checkpoint_id[:8])
     row.get_by_role("button", name="Verify now").click()
-    expect(page.locator("main")).to_contain_text("Undamaged")
+    expect(page.locator("main")).to_contain_text("the contents were not compared")
     (state,) = runs.home.rglob(f"{checkpoint.checkpoint_id}/state.json")
     content = state.read_bytes()
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def test_a_running_search_is_followed_paused_and_activated_by_clicking(slow: Sea
         assert _batches(slow) == 64
 
 
-def test_the_attempts_of_a_killed_trial_are_marked(slow: Search, browser: api.Browser) -> None:
+def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search, browser: api.Browser) -> None:
     with started(slow, slow.create()) as runner:
         wait_until(lambda: _batches(slow) >= 18, "the trial did not reach its first checkpoint")
         os.kill(_training_process(slow), signal.SIGKILL)
@@ -93,9 +94,63 @@ def test_the_attempts_of_a_killed_trial_are_marked(slow: Search, browser: api.Br
     with running_ui(slow) as ui, visiting(browser, ui) as visitor:
         page = visitor.open("/trials/1?tab=attempts")
         expect(page.locator("tbody tr")).to_have_count(2)
-        expect(page.locator("tbody tr").first).to_contain_text("ended without reporting its end")
-        expect(page.locator("tbody tr").first).to_contain_text("Lost")
-        page = visitor.open("/trials/1")
-        expect(page.locator(".u-over").first).to_be_visible()
+        lost = page.locator("tbody tr").first
+        expect(lost).to_contain_text("Lost")
+        expect(lost).to_contain_text("SIGKILL")  # as the runner saw it: the process could not say so
+        reached = int(lost.locator("td").nth(5).inner_text())
+        assert reached >= 18  # all its steps after 16 were trained again
+
+        page = visitor.open("/trials/1?find=loss")
+        expect(page.locator(".attempts li")).to_have_count(1)
+        expect(page.locator(".attempts li")).to_contain_text("Attempt 2 began at batch 16 from checkpoint")
+        expect(page.locator(".attempts li")).to_contain_text("SIGKILL")
+        loss = page.get_by_role("application", name="Curves of training/loss")
+        loss.focus()
+        for _ in range(16):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator(".tip")).to_contain_text("batch 16")
+        expect(page.locator(".tip")).to_contain_text("Attempt 2 began at batch 16")
+        foot = page.locator(".chart-foot").first
+        expect(foot).to_contain_text("64 points")
         page.get_by_label("overwritten points").check()
-        expect(page.locator(".chart-foot").first).to_contain_text("points")
+        expect(foot).to_contain_text(f"{reached - 16} overwritten points, dashed")
+        assert "archived=1" in page.url
+        for axis in ("Epochs", "Time", "Batches"):
+            page.get_by_role("button", name=axis, exact=True).click()
+            expect(page.locator(".chart-foot, .empty").first).to_be_visible()
+
+        # From a point of a curve to the log of that moment, and back.
+        loss.focus()
+        for _ in range(8):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator(".tip")).to_contain_text("batch 8")
+        page.keyboard.press("Enter")
+        expect(page.locator(".log .here")).to_contain_text("batch 8:")
+        page.locator(".log li", has_text="batch 12:").click()
+        page.locator(".log .here").get_by_text("on the curves").click()
+        expect(page.locator(".notice")).to_contain_text("is marked in the charts")
+        loss = page.get_by_role("application", name="Curves of training/loss")
+        loss.focus()
+        for _ in range(12):
+            page.keyboard.press("ArrowRight")
+        expect(page.locator(".tip")).to_contain_text("batch 12")
+        expect(page.locator(".tip")).to_contain_text("A log line of")
+
+
+def test_a_progress_bar_is_one_line_that_moves(slow: Search, browser: api.Browser) -> None:
+    with started(slow, slow.create()) as runner, running_ui(slow) as ui, visiting(browser, ui) as visitor:
+        wait_until(lambda: _batches(slow) >= 1, "the trial did not begin")
+        page = visitor.open("/trials/1?tab=log&stream=stderr")
+        bar = page.locator(".log li", has_text=re.compile(r"\d+ of 64"))
+        expect(bar).to_have_count(1, timeout=PATIENCE)
+        first = bar.inner_text()
+        expect(bar).not_to_have_text(first, timeout=PATIENCE)
+        expect(bar).to_have_count(1)
+        Path(slow.environment["SLOWLY"]).unlink()
+        assert runner.wait(120) == 0
+        expect(bar).to_contain_text("64 of 64", timeout=PATIENCE)
+        expect(bar).to_have_count(1)
+    said = slow.det("trial", "logs", "1").stdout
+    assert said.count(" of 64") == 1
+    assert "64 of 64" in said
+    assert said.count("%|") == 1  # the bar that ended at once

@@ -60,7 +60,7 @@ function useMoment(detail: TrialDetail, axis: string, at: string | null): Attemp
   const most = numeric.reduce((best, metric) => (metric.summary.count > (best?.summary.count ?? 0) ? metric : best), numeric[0]);
   const answer = useAnswer<Moment>(at !== null && most ? withQuery(`/api/trials/${detail.row.id}/moment`, { key: most.key, axis, time: at }) : null);
   const x = answer.data?.x ?? null;
-  return useMemo(() => (x === null ? null : { x, label: "log line" }), [x]);
+  return useMemo(() => (x === null ? null : { x, label: "log line", text: `A log line of ${formatTime(Number(at), true)}` }), [x, at]);
 }
 
 function Group({ group, metrics, detail, attemptText, archived, moment }: {

@@ -100,7 +100,8 @@ def _escaped(value: Any) -> str:
     """Return a value as HTML text."""
     from html import escape  # imported on use: only notebooks need it
 
-    return escape(_text(value))
+    # Half of a surrogate pair, which JSON can contain, cannot be sent to a browser.
+    return escape(_text(value).encode("utf-8", "replace").decode())
 
 
 def _text(value: Any) -> str:

@@ -56,7 +56,8 @@ def trial_actions(experiment: Experiment, trial: Trial) -> list[ActionState]:
     why = f"it has already ended ({trial.state})" if trial.state in TRIAL_ENDED else None
     if why is None and experiment.state == "PAUSED" and not experiment.is_standalone:
         why = "its experiment is paused"
-    return [{"name": "kill_trial", "enabled": why is None, "why_not": why}]
+    reasons = {"kill_trial": why, "fork": _standalone(experiment) or _elsewhere(experiment)}
+    return [{"name": name, "enabled": reason is None, "why_not": reason} for name, reason in reasons.items()]
 
 
 def experiment_commands(experiment: Experiment) -> dict[str, str]:

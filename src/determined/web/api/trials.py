@@ -12,6 +12,7 @@ from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.curves import metric_keys
+from determined.experiment.searched_names import searched_names
 from determined.store.experiment_records import Experiment
 from determined.store.experiment_records import Trial as StoredTrial
 from determined.store.records import Attempt as StoredAttempt
@@ -68,7 +69,7 @@ class OutputFile(TypedDict):
 
 
 class TrialDetail(TypedDict):
-    """Everything about one trial but its curves, checkpoints and log."""
+    """Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen."""
 
     version: str
     row: TrialRow
@@ -83,6 +84,7 @@ class TrialDetail(TypedDict):
     bracket: int
     seed: int
     assigned_hparams: Plain
+    searched: list[str]
     metrics: list[TrialMetric]
     samples: list[str]
     outputs: list[OutputFile]
@@ -133,6 +135,7 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
             "bracket": found.bracket,
             "seed": found.seed,
             "assigned_hparams": flat(mask_secrets(found.hparams)),
+            "searched": [] if experiment.is_standalone else searched_names(experiment, [found]),
             "metrics": _metrics(state_of(request).statistics.of_trial(store, trial_id)),
             "samples": _samples(store, trial_id),
             "outputs": [

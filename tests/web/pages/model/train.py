@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -36,7 +37,9 @@ def train() -> None:
             spike = 1000.0 if done == 30 else 0.0
             training = math.nan if done == 20 and hparams["layers"] == 2 else loss + spike
             context.train.report_training_metrics(done, {"loss": training, "rate": hparams["lr"], HOSTILE: done})
+            print(f"\r{done} of {LENGTH}", end="", file=sys.stderr, flush=True)  # noqa: T201
             if hparams["opt"] == "lion" and done == 6:
+                print(file=sys.stderr)  # noqa: T201
                 raise ValueError(f"lion cannot roar with lr {hparams['lr']}: {HOSTILE}")
             if done % 4 == 0:
                 print(f"batch {done}: loss {loss}")  # noqa: T201
@@ -49,6 +52,7 @@ def train() -> None:
                     saved = done
             if slowly.exists():
                 time.sleep(0.2)
+        print(file=sys.stderr)  # noqa: T201
         if done > saved:
             with context.checkpoint.store_path({"steps_completed": done}) as (path, _):
                 (Path(path) / "state.json").write_text(json.dumps({"done": done}))

@@ -47,8 +47,7 @@ class TrialLogWriter:
         assert process is not None
         process.activity.note_output()
         shown = self._store(trial, process, line)
-        if line.finished:
-            self._read(process, line, shown)
+        self._read(process, line, shown)
 
     def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
         """Store a line of the startup hook, without searching it for the trial's errors."""
@@ -61,24 +60,10 @@ class TrialLogWriter:
         # The lines of a rank are numbered, so that their order is known although times may be equal.
         sequence = process.log.lines.get(line.rank, 0)
         process.log.lines[line.rank] = sequence + 1
-        replaced = process.log.unfinished.pop((line.rank, line.stream), None)
-        if not line.finished:
-            process.log.unfinished[line.rank, line.stream] = sequence
         self._writer.put(
-            LogRow(
-                trial.id,
-                trial.runs,
-                line.rank,
-                sequence,
-                line.stream,
-                shown,
-                line.written,
-                level=line.level,
-                finished=line.finished,
-                replaces=replaced,
-            )
+            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, shown, line.written, level=line.level)
         )
-        if self._on_line is not None and line.finished:
+        if self._on_line is not None:
             self._on_line(trial.id, line)
         return shown
 

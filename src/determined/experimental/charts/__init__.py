@@ -1,0 +1,1 @@
+"""Curves of trials in notebooks: which trials, their data, and the frame that draws them."""
