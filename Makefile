@@ -7,13 +7,15 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 SINKS_VENV ?= .venv-sinks
 SINKS_STAMP := $(SINKS_VENV)/.installed
+RAY_VENV ?= .venv-ray
+RAY_STAMP := $(RAY_VENV)/.installed
 MINIMUM_VENV ?= .venv-minimum
 MINIMUM_STAMP := $(MINIMUM_VENV)/.installed
 SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
+.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks ray bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +44,7 @@ page: $(STAMP)
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
 tests: $(STAMP)
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray tests
 
 # The web page in Chromium. Each worker starts a browser and a server, so two at a time are enough for two cores.
 browser: page
@@ -51,7 +53,7 @@ browser: page
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy and
 # Playwright, which need a newer pathspec and greenlet than the library.
 test-minimum: $(MINIMUM_STAMP)
-	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages tests
+	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray tests
 
 $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
@@ -128,6 +130,18 @@ $(SINKS_STAMP): $(STAMP)
 		> $$($(SINKS_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
 	touch $@
 
+# Experiments on real Ray clusters of up to three nodes, one test after another: each cluster alone keeps two cores busy.
+# Ray comes into an environment of its own, as the clients of the sinks do.
+ray: $(RAY_STAMP)
+	$(RAY_VENV)/bin/python -m pytest tests/ray
+
+$(RAY_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(RAY_VENV)
+	$(RAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ray
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+		> $$($(RAY_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
+	touch $@
+
 # Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store, Chromium for the web page.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
@@ -136,4 +150,4 @@ system-deps:
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(RAY_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,309 @@
+"""The engine for a cluster against a bridge that says what a test wants: how parts of a job become one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined.engines.base import Exited, Job, Line, WakeupRequested
+from determined.engines.command import Shell
+from determined.engines.ray import engine as engine_module
+from determined.engines.ray.engine import Experiment, RayEngine
+from determined.errors import EngineError, MissingExtraError
+from tests.engines.ray.fake_bridge import CLUSTER, NODES, FakeBridge, collected, settle
+from tests.helpers.waiting import alive, wait_until
+
+READY = ["ready"]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeBridge]:
+    with FakeBridge(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
+    """One with two slots for each job, on two nodes, and a group granted over both."""
+    made = fake.engine(monkeypatch, slots_per_job=2)
+    made.announce_demand(2)
+    assert fake.heard("request") == {"request": [1], "return": [], "exclude": []}
+    grant(fake, made, 1)
+    return made
+
+
+def grant(fake: FakeBridge, engine: RayEngine, number: int) -> None:
+    """Grant a group over both nodes, and let them be ready."""
+    fake.say({"granted": number, "shares": [["a", 1, []], ["b", 1, []]]})
+    fake.events_of("a", READY)
+    fake.events_of("b", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
+
+
+def job(key: str = "1.1.1", slots: int = 2) -> Job:
+    return Job(key, Shell("true"), {"A": "1"}, Path("1"), slots)
+
+
+def exited(code: int, signal: str | None = None, *, cpu: float = 1.0, lost: bool = False) -> list[Any]:
+    return ["exited", "1.1.1", code, signal, False, cpu, lost]
+
+
+def test_a_job_gets_a_part_on_each_node_of_its_group(fake: FakeBridge, engine: RayEngine) -> None:
+    assert engine.start(job()) == [0, 1]
+    message = fake.heard("start")
+    assert message["start"]["environment"] == {"A": "1"}
+    both = {"addresses": ["10.0.0.1", "10.0.0.2"], "slots": [1, 1], "gpus": []}
+    assert message["parts"] == [{"node": "a", "rank": 0, **both}, {"node": "b", "rank": 1, **both}]
+    assert engine.where("1.1.1") == ["first", "second"]
+    assert engine.free_slots() == 0
+    assert engine.describe()["jobs"] == {"1.1.1": ["first", "second"]}
+    with pytest.raises(EngineError, match="already running"):
+        engine.start(job())
+    with pytest.raises(EngineError, match="Ray has granted none"):
+        engine.start(job("1.1.2"))
+
+
+def test_it_has_ended_when_all_its_parts_have(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.events_of("b", exited(0, cpu=1.5))
+    settle(engine)
+    assert engine.free_slots() == 0
+    fake.events_of("a", ["line", "1.1.1", 0, "stdout", None, "last words", 7.0], exited(0, cpu=2.0))
+    assert collected(engine, 2) == [
+        Line("1.1.1", 0, "stdout", None, "last words", 7.0),
+        Exited("1.1.1", 0, None, False, 3.5),
+    ]
+    assert engine.free_slots() == 2
+    assert engine.where("1.1.1") == []
+
+
+def test_the_first_failure_counts_and_the_others_are_killed_after_three_seconds(
+    fake: FakeBridge, engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine_module._SECONDS_BEFORE_KILL == 3.0
+    monkeypatch.setattr(engine_module, "_SECONDS_BEFORE_KILL", 0.3)
+    engine.start(job())
+    failed = time.monotonic()
+    fake.events_of("b", exited(7))
+    message: list[dict[str, Any]] = []
+    while not message:
+        assert engine.events(0.05) == []
+        if engine._jobs["1.1.1"].exits and engine._jobs["1.1.1"].kill_at is None:
+            message.append(fake.heard("tell"))
+    assert time.monotonic() - failed >= 0.3
+    assert message[0] == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
+    fake.events_of("a", exited(137, "SIGKILL"))
+    assert collected(engine, 1) == [Exited("1.1.1", 7, None, False, 2.0)]
+
+
+def test_a_part_that_ends_well_waits_for_the_others(
+    fake: FakeBridge, engine: RayEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_SECONDS_BEFORE_KILL", 0.0)
+    engine.start(job())
+    fake.events_of("b", exited(0))
+    settle(engine)
+    assert engine._jobs["1.1.1"].kill_at is None
+    fake.events_of("a", exited(4))
+    assert collected(engine, 1) == [Exited("1.1.1", 4, None, False, 2.0)]
+
+
+def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.say({"lost": "b", "reason": "the power went"})
+    settle(engine)
+    # The part on the other node waits for ranks that have gone: it is killed at once, and the job ends with it.
+    assert fake.heard("tell") == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
+    fake.events_of("a", exited(137, "SIGKILL"))
+    (event,) = collected(engine, 1)
+    assert isinstance(event, Exited)
+    assert (event.lost, event.lost_node) == (True, "second (the power went)")
+    assert engine.slots == 2
+    assert engine.free_slots() == 0
+    # Of what the node still has to say, nothing concerns anybody.
+    fake.events_of("b", exited(0), ["line", "1.1.1", 0, "stdout", None, "too late", 7.0], READY)
+    settle(engine)
+    assert engine.slots == 2
+
+
+def test_a_node_that_ray_no_longer_names_is_lost(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.say({**CLUSTER, "cluster": NODES[:1]})
+    settle(engine)
+    fake.events_of("a", exited(1))
+    (event,) = collected(engine, 1)
+    assert isinstance(event, Exited)
+    assert event.lost
+    assert event.lost_node.startswith("second")
+
+
+def test_the_nodes_of_a_job_may_all_be_lost(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.say({"lost": "a", "reason": "fire"}, {"lost": "b", "reason": "fire"})
+    (event,) = collected(engine, 1)
+    assert isinstance(event, Exited)
+    assert event.lost
+    assert engine.reason_not_to_fit(2) is not None
+
+
+def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(2)
+    fake.heard("request")
+    fake.say({"granted": 1, "shares": [["a", 1, []]]}, {"granted": 2, "shares": [["b", 1, []]]})
+    fake.events_of("a", ["refused", "torch 1.0 instead of 2.0"])
+    fake.events_of("b", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    assert fake.heard("request") == {"request": [], "return": [1], "exclude": []}
+    engine.announce_demand(2)
+    assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
+    assert engine.slots == 2
+    refused = {node["name"]: node["refused"] for node in engine.describe()["nodes"]}
+    assert refused == {"first": "torch 1.0 instead of 2.0", "second": ""}
+    assert "second: 2" in str(engine.reason_not_to_fit(3))
+
+
+def test_without_any_node_left_the_reasons_are_told(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    fake.events_of("a", ["refused", "too old"])
+    settle(engine)
+    fake.events_of("b", ["refused", "no storage"])
+    assert engine._bridge.has_message(60)
+    with pytest.raises(EngineError, match="first: too old; second: no storage"):
+        engine.events(60)
+
+
+def test_a_taken_port_is_not_the_trials_fault(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    text = "torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE, port 29400"
+    fake.events_of("a", ["line", "1.1.1", 0, "stderr", None, text, 7.0], exited(1))
+    fake.events_of("b", exited(1))
+    event = collected(engine, 2)[1]
+    assert event == Exited("1.1.1", 1, None, False, 2.0, lost=True)
+
+
+def test_the_word_for_a_taken_port_on_one_node_is_the_trials_own(
+    fake: FakeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(1)
+    fake.say({"granted": 1, "shares": [["a", 1, []]]})
+    fake.events_of("a", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    engine.start(job(slots=1))
+    fake.events_of("a", ["line", "1.1.1", 0, "stderr", None, "EADDRINUSE", 7.0], exited(1))
+    assert collected(engine, 2)[1] == Exited("1.1.1", 1, None, False, 1.0)
+
+
+def test_without_a_head_nothing_starts_and_what_runs_may_save(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.say({"withdrawn": "the head of the Ray cluster does not answer"})
+    settle(engine)
+    assert engine.granter_exited
+    assert engine.reason_to_pause == "the head of the Ray cluster does not answer"
+    engine.wake("1.1.1")
+    assert fake.heard("tell") == {"tell": ["wake", "1.1.1"], "nodes": ["a", "b"]}
+    fake.events_of("a", exited(0))
+    fake.events_of("b", exited(0))
+    assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 2.0)]
+    assert engine.free_slots() == 0
+    with pytest.raises(EngineError, match="Ray has granted none"):
+        engine.start(job("1.1.2"))
+
+
+def test_a_killed_bridge_loses_everything_and_says_so(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    fake.kill()
+    (event,) = collected(engine, 1)
+    assert isinstance(event, Exited)
+    assert event.lost
+    assert "its process ended with code -9" in engine.reason_to_pause
+    assert engine.granter_exited
+    assert engine.slots == 0
+    assert engine.events(0.01) == []
+    engine.kill("1.1.1")
+    engine.announce_demand(4)
+
+
+def test_a_bridge_that_cannot_connect_is_one_line(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineError, match=r"^cannot connect: wrong token$"):
+        fake.engine(monkeypatch, first={"failed": "cannot connect: wrong token"})
+    wait_until(lambda: not alive([fake.pid]))
+
+
+def test_lines_and_wishes_of_workers(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    assert not engine.has_listener("1.1.1")
+    fake.events_of("b", ["status", "1.1.1", 2.5, False], ["status", "unknown", 1.0, True])
+    fake.events_of("a", ["status", "1.1.1", 1.0, False], ["wakeup", "1.1.1"], ["wakeup", "unknown"])
+    assert collected(engine, 1) == [WakeupRequested("1.1.1")]
+    assert engine.has_listener("1.1.1")
+    assert engine.cpu_seconds("1.1.1") == 3.5
+    assert engine.cpu_seconds("unknown") == 0
+
+
+def test_store_calls_are_answered_together_and_to_their_nodes(fake: FakeBridge, engine: RayEngine) -> None:
+    asked: list[list[bytes]] = []
+
+    def answer(calls: Any) -> list[tuple[int, bytes]]:
+        asked.append([body for _, body in calls])
+        return [(number, body.upper()) for number, body in reversed(calls)]
+
+    engine.serve_store(answer)
+    fake.events_of("a", ["store", 5, "one"], ["store", 6, "two"])
+    fake.events_of("b", ["store", 5, "three"])
+    wait_until(lambda: engine.events(0.05) == [] and sum(map(len, asked)) == 3)
+    received: dict[str, list[Any]] = {}
+    while sum(map(len, received.values())) < 3:
+        for node, answers in fake.heard("answers")["answers"].items():
+            received.setdefault(node, []).extend(answers)
+    assert sorted(received["a"]) == [["answer", 5, "ONE"], ["answer", 6, "TWO"]]
+    assert received["b"] == [["answer", 5, "THREE"]]
+
+
+def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(3)
+    assert fake.heard("request")["request"] == [1, 2, 3]
+    assert [engine.wants_more_slots] == [True]
+    fake.say({"waiting": 1, "reason": "in use"}, {"granted": 2, "shares": [["a", 1, ["7"]]]})
+    fake.events_of("a", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    assert engine.describe()["pending"] == ["in use", ""]
+    engine.start(job(slots=1))
+    assert fake.heard("start")["parts"][0]["gpus"] == ["7"]
+    engine.announce_demand(1)
+    assert fake.heard("request") == {"request": [], "return": [1, 3], "exclude": []}
+    assert not engine.wants_more_slots
+    fake.say({"granted": 3, "shares": [["b", 1, []]]})  # was under way
+    settle(engine)
+    assert engine.free_slots() == 0
+
+
+def test_nodes_come_and_go(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    assert engine.slots == 4
+    assert engine.reason_not_to_fit(4) is None
+    assert engine.reason_not_to_fit(5) == "a trial wants 5 CPU slots, the Ray cluster has 4 (first: 2, second: 2)"
+    third = ["c", "10.0.0.3", "third", 8]
+    fake.say({**CLUSTER, "cluster": [NODES[0], third]})
+    settle(engine)
+    assert engine.slots == 10
+    fake.say({**CLUSTER, "can_grow": True})
+    settle(engine)
+    assert engine.reason_not_to_fit(500) is None
+
+
+def test_when_the_engine_is_closed_its_bridge_ends(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.close()
+    wait_until(lambda: not alive([fake.pid]))
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"determined-pytorch\[ray\]"):
+        RayEngine(None, 1, Experiment("experiment", "tests:Setup", {}, Path("code.tar")))

@@ -1,0 +1,221 @@
+"""Real Ray clusters on the loopback addresses of this machine, for tests to use, to grow and to damage.
+
+with RayCluster() as cluster:
+    cluster.add_node("127.0.0.3")
+    search.environment.update(cluster.environment())     # --engine ray:127.0.0.2:PORT
+    cluster.nodes["127.0.0.3"].kill()
+
+Every node has a data directory of its own, by which its processes are found: `ray stop` would end every cluster of the
+user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from tests.helpers.searches import processes_of
+from tests.helpers.waiting import wait_until
+
+HEAD = "127.0.0.2"
+
+# Ray's own settings take 15 s to notice that a node has died; with these it takes 2 to 5 s.
+FAST_HEALTH_CHECKS = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}
+_SECONDS_TO_START = 120
+
+
+@dataclass
+class RayNode:
+    """The processes of one node: its raylet, agents and workers, and everything that these have started."""
+
+    address: str
+    home: Path  # XDG_DATA_HOME of all its processes
+
+    def processes(self) -> list[psutil.Process]:
+        return processes_of(self.home)
+
+    def raylet(self) -> psutil.Process:
+        (found,) = [one for one in self.processes() if _name(one) == "raylet"]
+        return found
+
+    def actors(self) -> list[psutil.Process]:
+        """The processes of the actors `Node`: one for each experiment that uses this node."""
+        return [one for one in self.processes() if _name(one).startswith("ray::Node")]
+
+    def kill(self) -> None:
+        """End everything on the node at once, as a machine that loses its power does."""
+        self._end(self.processes())
+
+    def kill_raylet(self) -> None:
+        self._end([self.raylet()])
+
+    def kill_actors(self) -> None:
+        self._end(self.actors())
+
+    def freeze(self) -> list[psutil.Process]:
+        """Stop all its processes, as a machine that hangs does; return them, to be continued."""
+        frozen = self.processes()
+        for process in frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGSTOP)
+        return frozen
+
+    def clean_up(self) -> None:
+        """End what is left of the node, wherever it is."""
+        while left := self.processes():
+            self._end(left)
+
+    @staticmethod
+    def _end(processes: list[psutil.Process]) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, timeout=5)
+
+
+@dataclass
+class RayCluster:
+    """A head at 127.0.0.2 and further nodes. Use it as a context."""
+
+    cpus: int = 2
+    gpus: int = 0
+    variables: dict[str, str] = field(default_factory=dict)  # of all nodes
+    is_authenticated: bool = False
+    nodes: dict[str, RayNode] = field(default_factory=dict)
+    port: int = 0
+
+    def __enter__(self) -> RayCluster:
+        # Short, because the paths of Ray's sockets must be.
+        self._directory = Path(tempfile.mkdtemp(prefix="rayt-", dir="/tmp"))
+        if self.is_authenticated:
+            self.token.write_text("t0ken-of-this-cluster" * 2)
+            self.token.chmod(0o600)
+        try:
+            self._start(HEAD, ["--head", "--port=0", "--include-dashboard=false"])
+            self.port = self._find_port()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            node.clean_up()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def address(self) -> str:
+        return f"{HEAD}:{self.port}"
+
+    @property
+    def head(self) -> RayNode:
+        return self.nodes[HEAD]
+
+    @property
+    def token(self) -> Path:
+        return self._directory / "token"
+
+    def settings(self) -> dict[str, str]:
+        """The variables with which any program uses this cluster."""
+        own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token" if self.is_authenticated else "disabled"}
+        return own | ({"RAY_AUTH_TOKEN_PATH": str(self.token)} if self.is_authenticated else {})
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which `det` runs experiments on this cluster."""
+        return {**self.settings(), "DET_ENGINE": f"ray:{self.address}"}
+
+    def add_node(
+        self, address: str, *, cpus: int | None = None, gpus: int | None = None, variables: dict[str, str] | None = None
+    ) -> RayNode:
+        return self._start(address, [f"--address={self.address}"], cpus=cpus, gpus=gpus, variables=variables or {})
+
+    def add_nodes(self, addresses: Iterable[str]) -> None:
+        for address in addresses:
+            self.add_node(address)
+
+    def ray(self, *arguments: str) -> str:
+        """The output of a command of Ray, such as `ray status`."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ray.scripts.scripts", *arguments],
+            env=self._environment(self.head.home, {}),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS_TO_START,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _start(
+        self,
+        address: str,
+        options: list[str],
+        *,
+        cpus: int | None = None,
+        gpus: int | None = None,
+        variables: dict[str, str] | None = None,
+    ) -> RayNode:
+        home = self._directory / f"{address}-{len(list(self._directory.glob(f'{address}-*')))}"
+        home.mkdir()
+        node = self.nodes[address] = RayNode(address, home)
+        if "--head" in options:
+            options = [*options, f"--temp-dir={self._directory / 'ray'}"]
+        output = home / "start.txt"
+        with output.open("w") as file:
+            code = subprocess.run(
+                [
+                    *(sys.executable, "-m", "ray.scripts.scripts", "start"),
+                    *options,
+                    f"--node-ip-address={address}",
+                    f"--num-cpus={self.cpus if cpus is None else cpus}",
+                    f"--num-gpus={self.gpus if gpus is None else gpus}",
+                    "--object-store-memory=80000000",
+                    "--disable-usage-stats",
+                ],
+                env=self._environment(home, variables or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=_SECONDS_TO_START,
+            ).returncode
+        assert code == 0, output.read_text()
+        return node
+
+    def _environment(self, home: Path, variables: dict[str, str]) -> dict[str, str]:
+        """No variable of the test that is running: the cluster serves several."""
+        kept = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
+        outer = {name: os.environ[name] for name in kept if name in os.environ}
+        own = {"XDG_DATA_HOME": str(home), "RAY_enable_metrics_collection": "0"}
+        return {**outer, **FAST_HEALTH_CHECKS, **own, **self.settings(), **self.variables, **variables}
+
+    def _find_port(self) -> int:
+        (server,) = [one for one in self.head.processes() if _name(one) == "gcs_server"]
+        listening = wait_until(
+            lambda: [one.laddr.port for one in server.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        )
+        text = (self.head.home / "start.txt").read_text()
+        (port,) = [port for port in listening if f"{HEAD}:{port}" in text]
+        return int(port)
+
+
+def _name(process: psutil.Process) -> str:
+    """The program of a process, or what Ray shows in its place: `ray::Node.events`."""
+    try:
+        words = process.cmdline()
+    except psutil.NoSuchProcess:
+        return ""
+    return os.path.basename(words[0].split(" ")[0]) if words else ""

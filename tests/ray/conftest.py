@@ -1,0 +1,52 @@
+"""A cluster that the tests of this folder share: three nodes with two CPUs each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.helpers.postgres import PostgresServer, running_server
+from tests.helpers.searches import Search
+from tests.ray.cluster import RayCluster
+
+pytest.importorskip("ray", reason="`make ray` runs these tests in an environment with Ray")
+
+MODELS = Path(__file__).parents[1] / "experiment" / "models"
+
+
+class MakeSearch(Protocol):
+    def __call__(self, config: dict[str, Any], cluster: RayCluster | None = None, **fields: Any) -> Search: ...
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RayCluster]:
+    with RayCluster() as made:
+        made.add_nodes(["127.0.0.3", "127.0.0.4"])
+        yield made
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[PostgresServer]:
+    with running_server() as made:
+        yield made
+
+
+@pytest.fixture
+def make_search(tmp_path: Path) -> MakeSearch:
+    """make_search(config, cluster): on this machine without a cluster; each with a data directory of its own."""
+    made: list[Search] = []
+
+    def make(config: dict[str, Any], cluster: RayCluster | None = None, **fields: Any) -> Search:
+        home = tmp_path / f"search-{len(made)}"
+        environment = {} if cluster is None else cluster.environment()
+        shared = {"type": "shared_fs", "host_path": str(home / "checkpoints")}
+        model = fields.pop("model", MODELS / "linear")
+        search = Search(home, model, {"checkpoint_storage": shared, **config}, environment=environment, **fields)
+        (home / "checkpoints").mkdir(parents=True)
+        made.append(search)
+        return search
+
+    return make
