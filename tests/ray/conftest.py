@@ -17,6 +17,39 @@ pytest.importorskip("ray", reason="`make ray` runs these tests in an environment
 MODELS = Path(__file__).parents[1] / "experiment" / "models"
 
 
+# A search that three nodes are busy with for some seconds, and that pauses and resumes trials.
+SEARCH: dict[str, Any] = {
+    "name": "on a cluster",
+    "entrypoint": "model_def:LinearTrial",
+    "hyperparameters": {"global_batch_size": 16, "lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1}},
+    "searcher": {
+        "name": "adaptive_asha",
+        "metric": "validation_loss",
+        "max_length": {"batches": 32},
+        "max_trials": 9,
+    },
+    "min_checkpoint_period": {"batches": 8},
+    "min_validation_period": {"batches": 8},
+    "scheduling_unit": 4,
+    "max_restarts": 0,  # a lost node must not count as one
+    "reproducibility": {"experiment_seed": 11},
+}
+# One trial with two ranks.
+TWO_RANKS: dict[str, Any] = {
+    **SEARCH,
+    "hyperparameters": {"global_batch_size": 16, "lr": 0.01},
+    "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 32}},
+    "resources": {"slots_per_trial": 2},
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Clusters take seconds to start and to notice losses, on a busy machine a minute."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 class MakeSearch(Protocol):
     def __call__(self, config: dict[str, Any], cluster: RayCluster | None = None, **fields: Any) -> Search: ...
 

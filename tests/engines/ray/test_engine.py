@@ -55,7 +55,7 @@ def exited(code: int, signal: str | None = None, *, cpu: float = 1.0, lost: bool
 def test_a_job_gets_a_part_on_each_node_of_its_group(fake: FakeBridge, engine: RayEngine) -> None:
     assert engine.start(job()) == [0, 1]
     message = fake.heard("start")
-    assert message["start"]["environment"] == {"A": "1"}
+    assert message["start"]["environment"]["A"] == "1"
     both = {"addresses": ["10.0.0.1", "10.0.0.2"], "slots": [1, 1], "gpus": []}
     assert message["parts"] == [{"node": "a", "rank": 0, **both}, {"node": "b", "rank": 1, **both}]
     assert engine.where("1.1.1") == ["first", "second"]
@@ -116,14 +116,18 @@ def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -
     engine.start(job())
     fake.say({"lost": "b", "reason": "the power went"})
     settle(engine)
+    # Ray would keep the group, and move it to another node.
+    assert fake.heard("request") == {"request": [], "return": [1], "exclude": []}
     # The part on the other node waits for ranks that have gone: it is killed at once, and the job ends with it.
     assert fake.heard("tell") == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
     fake.events_of("a", exited(137, "SIGKILL"))
     (event,) = collected(engine, 1)
     assert isinstance(event, Exited)
     assert (event.lost, event.lost_node) == (True, "second (the power went)")
-    assert engine.slots == 2
     assert engine.free_slots() == 0
+    fake.say({**CLUSTER, "cluster": NODES[:1]})
+    settle(engine)
+    assert engine.slots == 2
     # Of what the node still has to say, nothing concerns anybody.
     fake.events_of("b", exited(0), ["line", "1.1.1", 0, "stdout", None, "too late", 7.0], READY)
     settle(engine)
@@ -147,7 +151,31 @@ def test_the_nodes_of_a_job_may_all_be_lost(fake: FakeBridge, engine: RayEngine)
     (event,) = collected(engine, 1)
     assert isinstance(event, Exited)
     assert event.lost
-    assert engine.reason_not_to_fit(2) is not None
+    fake.say({**CLUSTER, "cluster": []})
+    settle(engine)
+    assert engine.reason_not_to_fit(2) == "a trial wants 2 CPU slots, the Ray cluster has 0 (no nodes)"
+
+
+def test_a_node_whose_actor_was_killed_is_used_again(fake: FakeBridge, engine: RayEngine) -> None:
+    for number in (2, 3, 4, 5):
+        fake.say({"lost": "b", "reason": "the actor was killed"})
+        settle(engine)
+        assert fake.heard("request")["return"] == [number - 1]
+        engine.announce_demand(2)
+        assert fake.heard("request") == {"request": [number], "return": [], "exclude": []}
+        grant(fake, engine, number)
+
+
+def test_a_node_whose_actor_never_starts_is_refused(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(1)
+    fake.heard("request")
+    for number in (1, 2, 3):
+        fake.say({"granted": number, "shares": [["b", 1, []]]}, {"lost": "b", "reason": "no module determined"})
+        settle(engine)
+        engine.announce_demand(1)
+    assert engine.describe()["nodes"][1]["refused"] == "its actor could not be started: no module determined"
+    assert [fake.heard("request")["exclude"] for _ in range(6)][-1] == ["b"]
 
 
 def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
 _SECONDS_WITHOUT_HEAD = 5.0
 _SECONDS_BETWEEN_TRIES = 0.5
+_SECONDS_TO_FINISH = 3.0  # in which nodes clean up at the end
 
 
 class Lease:
@@ -107,6 +108,7 @@ class _Bridge:
         self._actors: dict[str, _NodeActor] = {}
         self._nodes: dict[str, dict[str, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._delayed: dict[str, list[dict[str, Any]]] = {}  # commands for jobs that are being started
         self._described: list[Any] = []
         self._kind = "CPU"
         # Stored once and fetched once by each node.
@@ -129,7 +131,7 @@ class _Bridge:
         threading.Thread(target=read, name="runner", daemon=True).start()
         while (message := await inbox.get()) is not None:
             self._handle(message)
-        self._close()
+        await self._close()
 
     def _handle(self, message: dict[str, Any]) -> None:
         """Carry out a message of the runner."""
@@ -138,28 +140,45 @@ class _Bridge:
                 self._return_group(number)
             for number in message["request"]:
                 self._spawn(self._request_group(number, message["exclude"]))
+        elif "start" in message and len(message["parts"]) > 1:
+            self._delayed[message["start"]["key"]] = []
+            self._spawn(self._start_at_a_port(message["start"], message["parts"]))
         elif "start" in message:
-            self._spawn(self._start(message["start"], message["parts"]))
+            self._start(message["start"], message["parts"], 0)
         elif "tell" in message:
-            for node in message["nodes"]:
-                if node in self._actors:
-                    self._actors[node].tell(message["tell"])
+            self._tell(message)
         elif "answers" in message:
             for node, commands in message["answers"].items():
                 for command in commands:
                     if node in self._actors:
                         self._actors[node].tell(command)
 
-    async def _start(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        """Start the parts of a job. The ranks of several nodes meet at a free port of the first one."""
+    async def _start_at_a_port(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+        """Start a job whose ranks meet at a free port of its first node, then pass on what was said to it meanwhile."""
         port = 0
-        if len(parts) > 1 and parts[0]["node"] in self._actors:
+        if parts[0]["node"] in self._actors:
             # If the node is lost, that is reported when its events are fetched.
             with contextlib.suppress(RayError):
                 port = await self._actors[parts[0]["node"]].handle.free_port.remote()
+        self._start(job, parts, port)
+        for message in self._delayed.pop(job["key"]):
+            self._tell(message)
+
+    def _start(self, job: dict[str, Any], parts: list[dict[str, Any]], port: int) -> None:
+        """Start the parts of a job. Not in the background: a kill that follows must not overtake it."""
         for part in parts:
             if part["node"] in self._actors:
                 self._actors[part["node"]].tell(["start", job, {**part, "port": port}])
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        """Pass a command for a job on to its nodes, or keep it until the job was started."""
+        command = message["tell"]
+        if command[1] in self._delayed:
+            self._delayed[command[1]].append(message)
+            return
+        for node in message["nodes"]:
+            if node in self._actors:
+                self._actors[node].tell(command)
 
     # Placement groups
 
@@ -177,7 +196,7 @@ class _Bridge:
         while number in self._groups:
             table = _group_table(group)
             if table is not None and table["state"] == "CREATED":
-                await self._use_group(number, group, table["bundles_to_node_id"])
+                await self._use_group(number, group, table["bundles_to_node_id"], exclude)
                 return
             reason = "" if table is None else str(table.get("stats", {}).get("scheduling_state", ""))
             if reason and reason != reported:
@@ -186,7 +205,7 @@ class _Bridge:
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    async def _use_group(self, number: int, group: Any, nodes: dict[int, str]) -> None:
+    async def _use_group(self, number: int, group: Any, nodes: dict[int, str], exclude: list[str]) -> None:
         """Find the GPUs of a granted group, start the actors of its nodes, and report it."""
         names = [""] * len(nodes)
         if self._kind == "GPU":
@@ -194,7 +213,9 @@ class _Bridge:
             try:
                 names = [",".join(await lease.gpus.remote()) for lease in leases]
             except RayError:
-                self._return_group(number)  # its node was lost; the runner forgets the group with the node
+                # Its node was lost before the runner knew of it: another group takes its place.
+                self._return_group(number)
+                self._spawn(self._request_group(number, exclude))
                 return
         if number not in self._groups:
             return
@@ -223,7 +244,7 @@ class _Bridge:
             "address": known["address"],
             "slots": known["slots"],
         }
-        # Three threads: one waits in `events` while the others accept commands.
+        # Threads: one waits in `events` while the others accept commands.
         remote = ray.remote(Node).options(
             num_cpus=0,
             max_concurrency=3,
@@ -332,12 +353,26 @@ class _Bridge:
         task.add_done_callback(finished)
         return task
 
-    def _close(self) -> None:
-        """End all actors and return all groups, without waiting: Ray does the same when this process exits."""
-        for actor in self._actors.values():
+    async def _close(self) -> None:
+        """Let the nodes delete what they have created, end all actors and return all groups."""
+        actors, self._actors = list(self._actors.values()), {}
+        if actors:
+            # Not waited for any longer: Ray ends the actors together with this process in any case.
+            await asyncio.wait([_finished(actor.handle) for actor in actors], timeout=_SECONDS_TO_FINISH)
+        for actor in actors:
             _kill(actor.handle)
         for number in list(self._groups):
             self._return_group(number)
+
+
+def _finished(handle: Any) -> asyncio.Task[None]:
+    """Return a task that waits until the actor of a node has cleaned up, or is lost."""
+
+    async def finish() -> None:
+        with contextlib.suppress(RayError):
+            await handle.finish.remote()
+
+    return asyncio.get_running_loop().create_task(finish())
 
 
 def _group_table(group: Any) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ _SECONDS_TO_CONNECT = 60.0
 # A part whose job has failed elsewhere hangs in a collective; it gets this long to write what it has to say.
 _SECONDS_BEFORE_KILL = 3.0
 _KILLED = 137
+_MOST_FAILED_STARTS = 3  # of the actor of a node, one after another
 # In the message of torch about the port at which the ranks of several nodes meet.
 _PORT_TAKEN = "EADDRINUSE"
 
@@ -50,6 +51,7 @@ class _Node:
     slots: int
     ready: bool = False
     refused: str = ""
+    failed_starts: int = 0  # consecutive ones of its actor
 
 
 @dataclass
@@ -283,7 +285,7 @@ class RayEngine:
         elif "waiting" in message:
             self._groups.explain(message["waiting"], message["reason"])
         elif "lost" in message:
-            self._lose_node(message["lost"], message["reason"])
+            self._lose_actor(message["lost"], message["reason"])
         elif "withdrawn" in message:
             self._withdrawn = self._withdrawn or message["withdrawn"]
         elif "events" in message:
@@ -294,13 +296,12 @@ class RayEngine:
         """Record the nodes that Ray knows now."""
         self._kind, self._can_grow = message["kind"], message["can_grow"]
         for number, address, name, slots in message["cluster"]:
-            known = self._nodes.get(number)
-            self._nodes[number] = _Node(
-                address, name, slots, known is not None and known.ready, known.refused if known else ""
-            )
+            known = self._nodes.get(number, _Node(address, name, slots))
+            self._nodes[number] = replace(known, address=address, name=name, slots=slots)
         present = {number for number, *_ in message["cluster"]}
         for number in set(self._nodes) - present:
-            self._lose_node(number, "Ray has removed it")
+            self._lose_jobs(number, "Ray has removed it")
+            del self._nodes[number]
 
     def _handle_events(self, node: str, events: list[list[Any]]) -> list[tuple[int, str, int, bytes]]:
         """Handle events of one node in order; return its store calls."""
@@ -361,11 +362,22 @@ class RayEngine:
                 running.kill_at = None
                 self._tell(key, "kill")
 
-    def _lose_node(self, node: str, reason: str) -> None:
-        """Report the jobs on a node as lost, after their parts on other nodes have ended, and forget its groups."""
+    def _lose_actor(self, node: str, reason: str) -> None:
+        """Report the jobs on a node as lost. A node that still exists is used again, unless that fails repeatedly."""
+        self._lose_jobs(node, reason)
+        known = self._nodes.get(node)
+        if known is None:
+            return
+        known.failed_starts = 0 if known.ready else known.failed_starts + 1
+        known.ready = False
+        if known.failed_starts >= _MOST_FAILED_STARTS:
+            self._refuse_node(node, f"its actor could not be started: {reason}")
+
+    def _lose_jobs(self, node: str, reason: str) -> None:
+        """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
         name = self._name(node)
-        self._groups.drop_node(node)
-        self._nodes.pop(node, None)
+        # Ray would move a group to another node, and hold slots there that nobody uses.
+        self._return(self._groups.drop_node(node))
         for key, running in list(self._jobs.items()):
             if node in running.missing():
                 running.lost_node = f"{name} ({reason})"
@@ -373,11 +385,14 @@ class RayEngine:
                 running.kill_at = time.monotonic()
                 self._note_exit(node, Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
 
+    def _return(self, groups: list[int]) -> None:
+        if groups:
+            self._bridge.send({"request": [], "return": groups, "exclude": []})
+
     def _refuse_node(self, node: str, reason: str) -> None:
         """Use a node no more, and return its placement groups."""
         self._nodes[node].refused = reason
-        returned = self._groups.drop_node(node)
-        self._bridge.send({"request": [], "return": returned, "exclude": []})
+        self._return(self._groups.drop_node(node))
         if all(one.refused for one in self._nodes.values()):
             reasons = "; ".join(f"{one.name}: {one.refused}" for one in self._nodes.values())
             raise EngineError(f"no node of the Ray cluster can run this experiment: {reasons}")
@@ -386,7 +401,8 @@ class RayEngine:
         """Report all jobs as lost, because the bridge has ended and Ray ends its actors with it."""
         self._withdrawn = self._withdrawn or reason
         for node in list(self._nodes):
-            self._lose_node(node, reason)
+            self._lose_jobs(node, reason)
+        self._nodes.clear()
 
     def _answer(self, calls: list[tuple[int, str, int, bytes]]) -> None:
         """Execute store calls of workers together, and send the answers to their nodes."""

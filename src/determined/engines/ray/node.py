@@ -37,6 +37,7 @@ _SECONDS_OF_A_POLL = 5.0
 _SECONDS_BETWEEN_STATUS = 2.0
 # Beyond this many unread events no output is read any more, so that jobs block on their pipes (back-pressure).
 _MOST_EVENTS = 20_000
+_SOCKETS = "sockets"  # a link to the directory of the engine's sockets, which need a shorter path
 
 
 class NodeSetup(Protocol):
@@ -64,6 +65,7 @@ class Node:
         self._events: list[tuple[int, list[Any]]] = []
         self._next_event = 1
         self._polled = time.monotonic()
+        self._is_ending = False
         # Written to when a command arrives, so that the thread does not wait for the engine any longer.
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -91,6 +93,14 @@ class Node:
             self._polled = time.monotonic()
             return list(self._events)
 
+    def finish(self) -> None:
+        """Kill all jobs and delete everything that was created on this node; return when that is done."""
+        self._is_ending = True
+        self._interrupt()
+        with self._lock:
+            self._lock.notify_all()
+        self._thread.join()
+
     def free_port(self) -> int:
         """Return a TCP port of this node's address that no process listens on."""
         with socket.socket() as probe:
@@ -105,13 +115,33 @@ class Node:
         """Thread: prepare the node, then serve commands and events until the actor ends."""
         try:
             root = _new_root(self._settings["experiment"])
-            environment = node_environment(os.environ)
+        except OSError as error:
+            self._append([["refused", f"its data directory cannot be used: {error}"]])
+            return
+        try:
+            self._serve_from(root)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        if not self._is_ending:
+            # The bridge is silent: the experiment belongs to another runner by now, or to nobody.
+            os._exit(1)
+
+    def _serve_from(self, root: Path) -> None:
+        """Prepare the node and serve until the bridge says that it is enough, or nothing any more."""
+        environment = node_environment(os.environ)
+        try:
             setup = _setup_of(self._settings, root, self._code, environment)
             interpreter = setup.prepare()
         except (DeterminedError, OSError, ValueError) as error:
             self._append([["refused", str(error)]])
+            while not self._is_over():
+                # Until the bridge has read it.
+                with self._lock:
+                    self._lock.wait(1.0)
             return
         with LocalEngine(_slots(self._settings), environment) as engine:
+            # The directory of an actor that was killed is deleted by the next one on this node.
+            (root / _SOCKETS).symlink_to(engine.private_directory)
             if interpreter is not None:
                 engine.use(interpreter)
             relay = RelaySocket(engine.private_directory)
@@ -120,13 +150,10 @@ class Node:
             served = _Served(engine, relay, setup, self._settings["address"], root / "runs")
             self._append([["ready"]])
             try:
-                while not self._is_abandoned():
+                while not self._is_over():
                     self._serve(served)
             finally:
                 relay.close()
-                shutil.rmtree(root, ignore_errors=True)
-        # The bridge is silent: the experiment belongs to another runner by now, or to nobody.
-        os._exit(1)
 
     def _serve(self, served: _Served) -> None:
         """Execute pending commands and collect events, for up to a second."""
@@ -146,11 +173,11 @@ class Node:
                 self._events.append((self._next_event, event))
                 self._next_event += 1
             self._lock.notify_all()
-            self._lock.wait_for(lambda: len(self._events) < _MOST_EVENTS or self._is_abandoned(), self._silence)
+            self._lock.wait_for(lambda: len(self._events) < _MOST_EVENTS or self._is_over(), self._silence)
 
-    def _is_abandoned(self) -> bool:
-        """Return whether the bridge has not asked for events for so long that it counts as lost."""
-        return time.monotonic() - self._polled > self._silence
+    def _is_over(self) -> bool:
+        """Return whether the bridge needs this node no more, or has been silent for so long that it counts as lost."""
+        return self._is_ending or time.monotonic() - self._polled > self._silence
 
 
 class _Served:
@@ -237,21 +264,39 @@ def _new_root(experiment: str) -> Path:
 
     An actor holds a lock on its directory. Two of one experiment may exist at once, while the older one is ending.
     """
-    home = made_private(data_dir() / "nodes")
-    for path in home.iterdir():
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            pass  # its actor is alive
-        finally:
-            os.close(lock)
-    root = home / f"{experiment}-{secrets.token_hex(4)}"
-    root.mkdir(mode=0o700)
-    # Open until this process ends, and not inherited by jobs.
-    fcntl.flock(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), fcntl.LOCK_EX)
+    # By host name: machines may share their home directories, and their locks are not known everywhere.
+    home = made_private(made_private(data_dir() / "nodes") / socket.gethostname())
+    creating = _locked(home, wait=True)
+    assert creating is not None
+    try:
+        for path in home.iterdir():
+            lock = _locked(path, wait=False)
+            if lock is not None:
+                with contextlib.suppress(OSError):  # killed before it had sockets
+                    shutil.rmtree(os.readlink(path / _SOCKETS), ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+        root = home / f"{experiment}-{secrets.token_hex(4)}"
+        root.mkdir(mode=0o700)
+        # Open until this process ends, and not inherited by jobs.
+        assert _locked(root, wait=False) is not None
+    finally:
+        os.close(creating)
     return root
+
+
+def _locked(directory: Path, *, wait: bool) -> int | None:
+    """Open and lock a directory; None if another process holds the lock, or if it was deleted."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _slots(settings: Mapping[str, Any]) -> Slots:

@@ -77,6 +77,8 @@ def _separate(output: tuple[int, int], facts: WarmFacts) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
         score.write(_OUT_OF_MEMORY_SCORE)
     # The warm process ignores or handles these.
+    # Ray starts its workers with SIGINT blocked, and every process below them would inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     for file, target in zip(output, (1, 2), strict=True):
