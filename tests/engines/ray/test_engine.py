@@ -200,9 +200,31 @@ def test_without_any_node_left_the_reasons_are_told(fake: FakeBridge, monkeypatc
     fake.events_of("a", ["refused", "too old"])
     settle(engine)
     fake.events_of("b", ["refused", "no storage"])
-    assert engine._bridge.has_message(60)
-    with pytest.raises(EngineError, match="first: too old; second: no storage"):
-        engine.events(60)
+    settle(engine)
+    assert engine.granter_exited
+    assert engine.reason_to_pause == (
+        "a trial wants 1 CPU slot, the Ray cluster has 0 (first: too old, second: no storage)"
+    )
+
+
+def test_groups_that_cannot_be_used_are_returned(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(1)
+    fake.heard("request")
+    engine.announce_demand(0)
+    assert fake.heard("request")["return"] == [1]
+    # Granted before the return arrived there.
+    fake.say({"granted": 1, "shares": [["a", 1, []]]})
+    settle(engine)
+    assert fake.heard("request")["return"] == [1]
+    fake.events_of("a", ["refused", "too old"])
+    settle(engine)
+    engine.announce_demand(1)
+    assert fake.heard("request") == {"request": [2], "return": [], "exclude": ["a"]}
+    fake.say({"granted": 2, "shares": [["a", 1, []]]})
+    settle(engine)
+    assert fake.heard("request")["return"] == [2]
+    assert engine.free_slots() == 0
 
 
 def test_a_taken_port_is_not_the_trials_fault(fake: FakeBridge, engine: RayEngine) -> None:

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -21,29 +20,20 @@ from typing import Any, NoReturn
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError, RayTaskError
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from determined.engines.kernel import signal_when_parent_ends
+from determined.engines.ray.bridge_groups import PlacementGroups
 from determined.engines.ray.connecting import connect, first_line
 from determined.engines.ray.node import Node
-from determined.engines.ray.placement import node_names, reason_for_waiting, shares_of
-from determined.engines.warm import messages
+from determined.engines.ray.placement import Share, node_names
+from determined.engines.ray.runner_connection import RunnerConnection
 
-_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at a group that Ray has not granted
 _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
 _SECONDS_WITHOUT_HEAD = 5.0
 _SECONDS_BETWEEN_TRIES = 0.5
 _SECONDS_TO_FINISH = 3.0  # in which nodes clean up at the end
-
-
-class Lease:
-    """An actor that holds the GPU of one slot, because Ray assigns GPUs to actors only and not to groups."""
-
-    def gpus(self) -> list[str]:
-        """Return the names of the GPUs that Ray has assigned, as in CUDA_VISIBLE_DEVICES."""
-        return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()["GPU"]]
 
 
 def main(connection: int, parent: int) -> NoReturn:
@@ -52,33 +42,18 @@ def main(connection: int, parent: int) -> NoReturn:
     # The parent may have ended before the kernel was asked to send a signal for that.
     if os.getppid() != parent:
         os._exit(1)
-    runner = _RunnerConnection(socket.socket(fileno=connection))
+    runner = RunnerConnection(socket.socket(fileno=connection))
     request = runner.receive()
     if request is None:
         sys.exit(0)
     problem = connect(request["connect"])
     if problem is not None:
-        runner.send({"failed": problem})
+        runner.send_now({"failed": problem})
         sys.exit(1)
     with contextlib.suppress(BrokenPipeError):
         asyncio.run(_Bridge(runner, request).run())
     # Without Ray's own shutdown, which waits for answers of nodes that may not exist any more.
     os._exit(0)
-
-
-class _RunnerConnection:
-    """The socket to the runner. Messages are sent by the main thread and received by another one."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def send(self, message: dict[str, Any]) -> None:
-        messages.send(self._connection, message)
-
-    def receive(self) -> dict[str, Any] | None:
-        """Return the next message, or None if the runner has ended."""
-        received = messages.receive(self._connection)
-        return None if received is None else received.message
 
 
 class _NodeActor:
@@ -100,35 +75,35 @@ class _NodeActor:
 class _Bridge:
     """Groups, nodes and their actors of one experiment."""
 
-    def __init__(self, runner: _RunnerConnection, settings: dict[str, Any]) -> None:
+    def __init__(self, runner: RunnerConnection, settings: dict[str, Any]) -> None:
         self._runner, self._settings = runner, settings
         self._silence = float(settings["silence_seconds"])
-        self._groups: dict[int, Any] = {}
-        self._leases: dict[int, list[Any]] = {}
         self._actors: dict[str, _NodeActor] = {}
         self._nodes: dict[str, dict[str, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._delayed: dict[str, list[dict[str, Any]]] = {}  # commands for jobs that are being started
         self._described: list[Any] = []
-        self._kind = "CPU"
+        # Decided once: groups and nodes of one experiment must agree on what a slot is.
+        self._kind = _slot_kind(_ray_nodes())
+        self._groups = PlacementGroups(
+            settings["experiment"],
+            settings["slots"],
+            self._kind,
+            single_node=settings["single_node"],
+            on_granted=self._use_group,
+            on_waiting=lambda number, reason: runner.send({"waiting": number, "reason": reason}),
+        )
         # Stored once and fetched once by each node.
         self._code = ray.put(Path(settings["code"]).read_bytes())
 
     async def run(self) -> None:
         """Serve messages of the runner until it closes the connection."""
-        self._describe_cluster(_ray_nodes())
-        self._spawn(self._watch_nodes())
         inbox: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
-
-        def read() -> None:
-            while True:
-                message = self._runner.receive()
-                loop.call_soon_threadsafe(inbox.put_nowait, message)
-                if message is None:
-                    return
-
-        threading.Thread(target=read, name="runner", daemon=True).start()
+        self._runner.start(lambda message: loop.call_soon_threadsafe(inbox.put_nowait, message))
+        self._describe_cluster(_ray_nodes())
+        self._spawn(self._watch_nodes())
+        self._spawn(self._groups.serve())
         while (message := await inbox.get()) is not None:
             self._handle(message)
         await self._close()
@@ -137,9 +112,9 @@ class _Bridge:
         """Carry out a message of the runner."""
         if "request" in message:
             for number in message["return"]:
-                self._return_group(number)
+                self._groups.give_back(number)
             for number in message["request"]:
-                self._spawn(self._request_group(number, message["exclude"]))
+                self._groups.request(number, message["exclude"])
         elif "start" in message and len(message["parts"]) > 1:
             self._delayed[message["start"]["key"]] = []
             self._spawn(self._start_at_a_port(message["start"], message["parts"]))
@@ -180,65 +155,22 @@ class _Bridge:
             if node in self._actors:
                 self._actors[node].tell(command)
 
-    # Placement groups
-
-    async def _request_group(self, number: int, exclude: list[str]) -> None:
-        """Create a placement group and report when Ray has granted it."""
-        slots = self._settings["slots"]
-        strategy = "STRICT_PACK" if self._settings["single_node"] else "PACK"
-        # A label of Ray's own: nodes that cannot run this experiment must not be granted again.
-        labels = [{"ray.io/node-id": f"!in({','.join(exclude)})"}] * slots if exclude else None
-        # The name lets users of `ray list placement-groups` and `det cluster` see whose group it is.
-        name = f"determined-{self._settings['experiment']}-{number}"
-        group = placement_group([{self._kind: 1}] * slots, strategy=strategy, name=name, bundle_label_selector=labels)
-        self._groups[number] = group
-        wait, reported = _FIRST_WAIT, ""
-        while number in self._groups:
-            table = _group_table(group)
-            if table is not None and table["state"] == "CREATED":
-                await self._use_group(number, group, table["bundles_to_node_id"], exclude)
-                return
-            reason = "" if table is None else str(table.get("stats", {}).get("scheduling_state", ""))
-            if reason and reason != reported:
-                reported = reason
-                self._runner.send({"waiting": number, "reason": reason_for_waiting(reason)})
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
-
-    async def _use_group(self, number: int, group: Any, nodes: dict[int, str], exclude: list[str]) -> None:
-        """Find the GPUs of a granted group, start the actors of its nodes, and report it."""
-        names = [""] * len(nodes)
-        if self._kind == "GPU":
-            leases = self._leases[number] = [_lease(group, index) for index in range(len(nodes))]
-            try:
-                names = [",".join(await lease.gpus.remote()) for lease in leases]
-            except RayError:
-                # Its node was lost before the runner knew of it: another group takes its place.
-                self._return_group(number)
-                self._spawn(self._request_group(number, exclude))
-                return
-        if number not in self._groups:
-            return
-        for node in set(nodes.values()):
-            self._open_node(node)
-        shares = shares_of((nodes[index] for index in sorted(nodes)), names)
-        self._runner.send({"granted": number, "shares": [[one.node, one.slots, one.gpus] for one in shares]})
-
-    def _return_group(self, number: int) -> None:
-        group = self._groups.pop(number, None)
-        for lease in self._leases.pop(number, []):
-            _kill(lease)
-        if group is not None:
-            with contextlib.suppress(Exception):  # Ray removes the groups of this process at its end in any case
-                remove_placement_group(group)
-
     # Nodes
+
+    async def _use_group(self, number: int, shares: tuple[Share, ...]) -> None:
+        """Start the actors of the nodes of a granted group, and report it."""
+        if any(share.node not in self._nodes for share in shares):
+            # A node that has just joined: its slots and its address are needed.
+            self._describe_cluster(await asyncio.to_thread(_ray_nodes))
+        for share in shares:
+            self._open_node(share.node)
+        self._runner.send({"granted": number, "shares": [[one.node, one.slots, one.gpus] for one in shares]})
 
     def _open_node(self, node: str) -> None:
         """Create the actor of a node, if there is none."""
-        if node in self._actors:
+        known = self._nodes.get(node)
+        if node in self._actors or known is None:  # None: it left the cluster meanwhile, and its group with it
             return
-        known = self._nodes.get(node, {"address": "", "slots": 1})
         settings = {name: self._settings[name] for name in ("experiment", "setup", "data", "silence_seconds")} | {
             "node": node,
             "address": known["address"],
@@ -259,6 +191,12 @@ class _Bridge:
         seen = 0
         while self._actors.get(node) is actor:
             try:
+                if self._runner.is_full:
+                    # The node must know that it is still wanted, although its events are not fetched.
+                    await asyncio.wait_for(actor.handle.beat.remote(), self._silence)
+                    actor.answered = time.monotonic()
+                    await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+                    continue
                 # Long-polled: the node answers as soon as there is an event, or after some seconds.
                 events = await asyncio.wait_for(actor.handle.events.remote(seen), self._silence)
             except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
@@ -298,7 +236,7 @@ class _Bridge:
         if actor is None:
             return
         actor.has_commands.set()
-        _kill(actor.handle)
+        self._spawn(self._groups.kill(actor.handle))
         self._runner.send({"lost": node, "reason": reason})
 
     async def _watch_nodes(self) -> None:
@@ -326,8 +264,6 @@ class _Bridge:
     def _describe_cluster(self, nodes: list[dict[str, Any]]) -> None:
         """Report the nodes of the cluster if they have changed."""
         alive = [node for node in nodes if node["Alive"]]
-        # Slots are GPUs as soon as a node has one, as on a single machine.
-        self._kind = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
         addresses = [node["NodeManagerAddress"] for node in alive]
         names = node_names([node.get("NodeManagerHostname", "") for node in alive], addresses)
         slots = [int(node["Resources"].get(self._kind, 0)) for node in alive]
@@ -336,7 +272,7 @@ class _Bridge:
         self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in described}
         if described != self._described:
             self._described = described
-            self._runner.send({"cluster": described, "kind": self._kind, "can_grow": _has_autoscaler()})
+            self._runner.send({"cluster": described, "kind": self._kind, "can_grow": _can_grow()})
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         """Run a coroutine in the background; an unexpected error ends the bridge, which the runner reports."""
@@ -360,9 +296,8 @@ class _Bridge:
             # Not waited for any longer: Ray ends the actors together with this process in any case.
             await asyncio.wait([_finished(actor.handle) for actor in actors], timeout=_SECONDS_TO_FINISH)
         for actor in actors:
-            _kill(actor.handle)
-        for number in list(self._groups):
-            self._return_group(number)
+            self._spawn(self._groups.kill(actor.handle))
+        await self._groups.close(_SECONDS_TO_FINISH)
 
 
 def _finished(handle: Any) -> asyncio.Task[None]:
@@ -375,33 +310,15 @@ def _finished(handle: Any) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(finish())
 
 
-def _group_table(group: Any) -> dict[str, Any] | None:
-    table = placement_group_table(group)
-    return dict(table) if table.get("state") else None
-
-
-def _lease(group: Any, index: int) -> Any:
-    """Return an actor that holds the GPU of one bundle of a group."""
-    return (
-        ray.remote(Lease)
-        .options(
-            num_cpus=0,
-            num_gpus=1,
-            scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index),
-        )
-        .remote()
-    )
-
-
-def _kill(handle: Any) -> None:
-    with contextlib.suppress(Exception):  # it has ended already
-        ray.kill(handle)
+def _slot_kind(nodes: list[dict[str, Any]]) -> str:
+    """Return the resource of Ray that is a slot: GPUs if a node has some, as on a single machine."""
+    return "GPU" if any(node["Alive"] and node["Resources"].get("GPU") for node in nodes) else "CPU"
 
 
 def _ray_nodes() -> list[dict[str, Any]]:
     return list(ray.nodes())
 
 
-def _has_autoscaler() -> bool:
-    """Return whether an autoscaler serves this cluster, so that pending demand can bring nodes."""
-    return False
+def _can_grow() -> bool:
+    """Return whether the user says that an autoscaler adds nodes for demand that no node can serve now."""
+    return os.environ.get("DET_CLUSTER_GROWS", "").lower() in ("1", "true", "yes", "on")

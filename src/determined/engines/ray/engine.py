@@ -7,6 +7,7 @@ after the head of the cluster was lost.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.errors import EngineError, MissingExtraError
 from determined.paths import runs_dir
 from determined.plural import counted
+
+logger = logging.getLogger("determined.engines")
 
 _SECONDS_TO_CONNECT = 60.0
 # A part whose job has failed elsewhere hangs in a collective; it gets this long to write what it has to say.
@@ -52,6 +55,7 @@ class _Node:
     ready: bool = False
     refused: str = ""
     failed_starts: int = 0  # consecutive ones of its actor
+    failed_jobs: int = 0  # consecutive jobs that could not be started
 
 
 @dataclass
@@ -89,6 +93,7 @@ class RayEngine:
             # Not imported here: only the bridge may load it.
             raise MissingExtraError('the engine ray needs the package ray: pip install "determined-pytorch[ray]"')
         self._groups = Groups(slots_per_job)
+        self._single_node = single_node
         self._nodes: dict[str, _Node] = {}
         self._jobs: dict[str, _Running] = {}
         self._events: list[Event] = []
@@ -150,10 +155,13 @@ class RayEngine:
 
     def reason_not_to_fit(self, slots: int) -> str | None:
         """Return why no node, or not all of them together, could ever run a job of this size."""
-        if slots <= self.slots or self._can_grow:
+        usable = [node for node in self._nodes.values() if not node.refused]
+        present = max((node.slots for node in usable), default=0) if self._single_node else self.slots
+        if slots <= present or self._can_grow:
             return None
-        found = ", ".join(f"{node.name}: {node.slots}" for node in self._nodes.values()) or "no nodes"
-        return f"a trial wants {counted(slots, f'{self._kind} slot')}, the Ray cluster has {self.slots} ({found})"
+        found = ", ".join(f"{node.name}: {node.refused or node.slots}" for node in self._nodes.values()) or "no nodes"
+        where = "a node of the Ray cluster has at most" if self._single_node else "the Ray cluster has"
+        return f"a trial wants {counted(slots, f'{self._kind} slot')}, {where} {present} ({found})"
 
     def where(self, key: str) -> list[str]:
         running = self._jobs.get(key)
@@ -281,7 +289,7 @@ class RayEngine:
             self._note_cluster(message)
         elif "granted" in message:
             shares = [Share(node, slots, tuple(gpus)) for node, slots, gpus in message["shares"]]
-            self._groups.grant(message["granted"], shares)
+            self._use_group(message["granted"], shares)
         elif "waiting" in message:
             self._groups.explain(message["waiting"], message["reason"])
         elif "lost" in message:
@@ -291,6 +299,14 @@ class RayEngine:
         elif "events" in message:
             return self._handle_events(message["events"], message["list"])
         return []
+
+    def _use_group(self, number: int, shares: list[Share]) -> None:
+        """Record a granted group, or return it if it is not wanted any more or a node of it cannot be used."""
+        usable = all(share.node in self._nodes and not self._nodes[share.node].refused for share in shares)
+        if not usable:
+            self._groups.forget(number)
+        if not usable or not self._groups.grant(number, shares):
+            self._return([number])
 
     def _note_cluster(self, message: dict[str, Any]) -> None:
         """Record the nodes that Ray knows now."""
@@ -309,7 +325,7 @@ class RayEngine:
         for event in events:
             kind = event[0]
             if kind == "store":
-                calls.append((0, node, event[1], event[2].encode()))
+                calls.append((0, node, event[1], event[2].encode(errors="surrogateescape")))
             elif kind == "ready" and node in self._nodes:
                 self._nodes[node].ready = True
             elif kind == "refused" and node in self._nodes:
@@ -345,6 +361,7 @@ class RayEngine:
         running = self._jobs.get(exited.key)
         if running is None or node in running.exits:
             return
+        self._count_failed_starts(node, exited)
         running.exits[node] = exited
         if running.missing():
             if exited.code != 0 and running.kill_at is None:
@@ -353,6 +370,15 @@ class RayEngine:
         del self._jobs[exited.key]
         self._groups.finish(exited.key)
         self._events.append(_combined(running))
+
+    def _count_failed_starts(self, node: str, exited: Exited) -> None:
+        """Use a node no more on which several jobs in a row could not be started: its disk may be full."""
+        known = self._nodes.get(node)
+        if known is None or exited.code == _KILLED:
+            return
+        known.failed_jobs = known.failed_jobs + 1 if exited.lost else 0
+        if known.failed_jobs >= _MOST_FAILED_STARTS and not known.refused:
+            self._refuse_node(node, "jobs could not be started there, see their logs")
 
     def _kill_remaining_parts(self) -> None:
         """Kill the parts of jobs of which another part has failed a few seconds ago."""
@@ -365,6 +391,7 @@ class RayEngine:
     def _lose_actor(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost. A node that still exists is used again, unless that fails repeatedly."""
         self._lose_jobs(node, reason)
+        logger.warning("node %s of the Ray cluster was lost: %s", self._name(node), reason)
         known = self._nodes.get(node)
         if known is None:
             return
@@ -391,11 +418,13 @@ class RayEngine:
 
     def _refuse_node(self, node: str, reason: str) -> None:
         """Use a node no more, and return its placement groups."""
-        self._nodes[node].refused = reason
+        known = self._nodes[node]
+        known.refused = reason
+        logger.warning("node %s of the Ray cluster is not used: %s", known.name, reason)
         self._return(self._groups.drop_node(node))
-        if all(one.refused for one in self._nodes.values()):
-            reasons = "; ".join(f"{one.name}: {one.refused}" for one in self._nodes.values())
-            raise EngineError(f"no node of the Ray cluster can run this experiment: {reasons}")
+        # What remains may be too little for any trial: then the experiment would wait for ever.
+        if (problem := self.reason_not_to_fit(self._groups.slots_each)) is not None:
+            self._withdrawn = self._withdrawn or problem
 
     def _lose_everything(self, reason: str) -> None:
         """Report all jobs as lost, because the bridge has ended and Ray ends its actors with it."""
@@ -413,7 +442,7 @@ class RayEngine:
         by_node: dict[str, list[list[Any]]] = {}
         for index, body in answers:
             _, node, connection, _ = calls[index]
-            by_node.setdefault(node, []).append(["answer", connection, body.decode()])
+            by_node.setdefault(node, []).append(["answer", connection, body.decode(errors="surrogateescape")])
         self._bridge.send({"answers": by_node})
 
 
@@ -422,7 +451,7 @@ def _combined(running: _Running) -> Exited:
     exits = list(running.exits.values())
     first = next((one for one in exits if one.code != 0), exits[-1])
     # The trial is not to blame for a port that another program took: it is started again, with another port.
-    lost = bool(running.lost_node) or first.lost or running.port_was_taken
+    lost = bool(running.lost_node) or first.lost or (running.port_was_taken and first.code != 0)
     return Exited(
         first.key,
         first.code,

@@ -17,6 +17,7 @@ import shutil
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,6 +94,10 @@ class Node:
             self._polled = time.monotonic()
             return list(self._events)
 
+    def beat(self) -> None:
+        """Note that the bridge is alive, although it does not fetch events now."""
+        self._polled = time.monotonic()
+
     def finish(self) -> None:
         """Kill all jobs and delete everything that was created on this node; return when that is done."""
         self._is_ending = True
@@ -103,8 +108,9 @@ class Node:
 
     def free_port(self) -> int:
         """Return a TCP port of this node's address that no process listens on."""
-        with socket.socket() as probe:
-            probe.bind((self._settings["address"], 0))
+        family, kind, *_, address = socket.getaddrinfo(self._settings["address"], 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
             return int(probe.getsockname()[1])
 
     def _interrupt(self) -> None:
@@ -120,6 +126,11 @@ class Node:
             return
         try:
             self._serve_from(root)
+        except Exception:  # noqa: BLE001
+            # A defect, or a node without memory or descriptors. An actor that answers without a thread would keep its
+            # slots for ever: the bridge must see that it ended, and Ray's log why.
+            traceback.print_exc()
+            self._is_ending = False
         finally:
             shutil.rmtree(root, ignore_errors=True)
         if not self._is_ending:
@@ -132,8 +143,10 @@ class Node:
         try:
             setup = _setup_of(self._settings, root, self._code, environment)
             interpreter = setup.prepare()
-        except (DeterminedError, OSError, ValueError) as error:
-            self._append([["refused", str(error)]])
+        # Of any class: the setup runs code of the user's machine, for example the import of an incomplete package.
+        except Exception as error:  # noqa: BLE001
+            kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
+            self._append([["refused", f"{kind}{error}"]])
             while not self._is_over():
                 # Until the bridge has read it.
                 with self._lock:
@@ -194,7 +207,7 @@ class _Served:
             "wake": engine.wake,
             "interrupt": engine.interrupt,
             "stacks": engine.show_stacks,
-            "answer": lambda connection, body: relay.send(connection, body.encode()),
+            "answer": lambda connection, body: relay.send(connection, body.encode(errors="surrogateescape")),
         }
 
     def execute(self, command: list[Any]) -> list[list[Any]]:
@@ -211,7 +224,9 @@ class _Served:
         # Before the end of a job, so that its files are complete when the runner records the end.
         events = self._files.new_parts(all_of_them=True) if any(isinstance(one, Exited) for one in found) else []
         events += [encode_event(event) for event in found]
-        events += [["store", connection, body.decode()] for connection, body in self._relay.received()]
+        for connection, body in self._relay.received():
+            # A worker may send any bytes; the runner refuses what is no call.
+            events.append(["store", connection, body.decode(errors="surrogateescape")])
         if time.monotonic() - self._status_sent >= _SECONDS_BETWEEN_STATUS:
             self._status_sent = time.monotonic()
             events += self._files.new_parts()

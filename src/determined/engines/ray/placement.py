@@ -76,6 +76,10 @@ class Groups:
         self._groups[number].shares = tuple(shares)
         return True
 
+    def forget(self, number: int) -> None:
+        """Forget a group that cannot be used; `plan` requests another one if it is still wanted."""
+        self._groups.pop(number, None)
+
     def explain(self, number: int, reason: str) -> None:
         """Record why Ray has not granted a group yet."""
         if number in self._groups:

@@ -1,0 +1,172 @@
+"""`PlacementGroups`: requests placement groups from Ray, reports when they are granted, and returns them.
+
+All calls to Ray's head are made in one thread: they block while the head does not answer, and the bridge must pass on
+events of nodes meanwhile, because trials save.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import ray
+from ray.exceptions import RayError
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from determined.engines.ray.placement import Share, reason_for_waiting, shares_of
+
+T = TypeVar("T")
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at groups that Ray has not granted
+_SECONDS_FOR_LEASES = 60.0  # a worker process of Ray starts within seconds
+
+
+class Lease:
+    """An actor that holds the GPU of one slot, because Ray assigns GPUs to actors only and not to groups."""
+
+    def gpus(self) -> list[str]:
+        """Return the names of the GPUs that Ray has assigned, as in CUDA_VISIBLE_DEVICES."""
+        return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()["GPU"]]
+
+
+@dataclass
+class _Requested:
+    """A group that the runner wants. It has no handle until it was created."""
+
+    exclude: list[str]
+    handle: Any = None
+    reported: str = ""
+    granted: bool = False
+    leases: tuple[Any, ...] = ()
+
+
+class PlacementGroups:
+    """The placement groups of one experiment, by the numbers that the runner gives them."""
+
+    def __init__(
+        self,
+        experiment: str,
+        slots: int,
+        kind: str,
+        *,
+        single_node: bool,
+        on_granted: Callable[[int, tuple[Share, ...]], Awaitable[None]],
+        on_waiting: Callable[[int, str], None],
+    ) -> None:
+        self._experiment, self._slots, self._kind, self._single_node = experiment, slots, kind, single_node
+        self._on_granted, self._on_waiting = on_granted, on_waiting
+        self._groups: dict[int, _Requested] = {}
+        self._returned: list[_Requested] = []
+        self._changed = asyncio.Event()
+        self._head = ThreadPoolExecutor(1, thread_name_prefix="head")
+
+    def request(self, number: int, exclude: list[str]) -> None:
+        """Request a group on any nodes but those."""
+        self._groups[number] = _Requested(exclude)
+        self._changed.set()
+
+    def give_back(self, number: int) -> None:
+        """Return a group, whether Ray has granted it or not."""
+        group = self._groups.pop(number, None)
+        if group is not None:
+            self._returned.append(group)
+            self._changed.set()
+
+    async def serve(self) -> None:
+        """Create, watch and return groups for ever."""
+        wait = _FIRST_WAIT
+        while True:
+            waiting = any(not group.granted for group in self._groups.values())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), wait if waiting else None)
+            # New requests are looked at soon, old ones more and more seldom.
+            wait = _FIRST_WAIT if self._changed.is_set() else min(2 * wait, _LONGEST_WAIT)
+            self._changed.clear()
+            await self._return_all()
+            for number, group in list(self._groups.items()):
+                if group.handle is None:
+                    group.handle = await self._ask(partial(self._create, number, group))
+            await self._look()
+
+    async def close(self, seconds: float) -> None:
+        """Return all groups; Ray does the same when this process ends, so that it is not waited for any longer."""
+        for number in list(self._groups):
+            self.give_back(number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._return_all(), seconds)
+
+    async def kill(self, handle: Any) -> None:
+        """End an actor, if it has not ended already."""
+        with contextlib.suppress(Exception):
+            await self._ask(partial(ray.kill, handle))
+
+    async def _ask(self, call: Callable[[], T]) -> T:
+        """Make a call to Ray's head, in the thread that may block."""
+        return await asyncio.get_running_loop().run_in_executor(self._head, call)
+
+    def _create(self, number: int, group: _Requested) -> Any:
+        strategy = "STRICT_PACK" if self._single_node else "PACK"
+        # A label of Ray's own: nodes that cannot run this experiment must not be granted again.
+        labels = [{"ray.io/node-id": f"!in({','.join(group.exclude)})"}] * self._slots if group.exclude else None
+        # The name lets users of `ray list placement-groups` and `det cluster` see whose group it is.
+        name = f"determined-{self._experiment}-{number}"
+        bundles: list[dict[str, float]] = [{self._kind: 1}] * self._slots
+        return placement_group(bundles, strategy=strategy, name=name, bundle_label_selector=labels)
+
+    async def _return_all(self) -> None:
+        """Return groups that are not wanted any more, and end the actors that hold their GPUs."""
+        while self._returned:
+            group = self._returned.pop()
+            for lease in group.leases:
+                await self.kill(lease)
+            if group.handle is not None:
+                # Ray removes the groups of this process at its end in any case.
+                with contextlib.suppress(Exception):
+                    await self._ask(partial(remove_placement_group, group.handle))
+
+    async def _look(self) -> None:
+        """Report groups that Ray has granted since the last look, and why others wait. One call for all of them."""
+        waiting = {number: group for number, group in self._groups.items() if not group.granted}
+        if not waiting:
+            return
+        table = await self._ask(placement_group_table)
+        for number, group in waiting.items():
+            entry = table.get(group.handle.id.hex())
+            if entry is None or self._groups.get(number) is not group:
+                continue
+            if entry["state"] == "CREATED":
+                group.granted = True
+                await self._use(number, group, entry["bundles_to_node_id"])
+                continue
+            reason = str(entry.get("stats", {}).get("scheduling_state", ""))
+            if reason and reason != group.reported:
+                group.reported = reason
+                self._on_waiting(number, reason_for_waiting(reason))
+
+    async def _use(self, number: int, group: _Requested, nodes: dict[int, str]) -> None:
+        """Find the GPUs of a granted group and report it; request another one if its node is lost meanwhile."""
+        names = [""] * len(nodes)
+        if self._kind == "GPU":
+            group.leases = tuple(_lease(group.handle, index) for index in range(len(nodes)))
+            asked = [lease.gpus.remote() for lease in group.leases]
+            try:
+                found = await asyncio.wait_for(asyncio.gather(*asked), _SECONDS_FOR_LEASES)
+            except (RayError, TimeoutError):
+                self._returned.append(group)
+                self.request(number, group.exclude)
+                return
+            names = [",".join(gpus) for gpus in found]
+        if self._groups.get(number) is group:
+            await self._on_granted(number, shares_of((nodes[index] for index in sorted(nodes)), names))
+
+
+def _lease(group: Any, index: int) -> Any:
+    """Return an actor that holds the GPU of one bundle of a group."""
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+    return ray.remote(Lease).options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()

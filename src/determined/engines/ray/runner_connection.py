@@ -1,0 +1,60 @@
+"""The bridge's connection to the runner: a thread for each direction, so that neither side waits for the other."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from determined.engines.warm import messages
+
+# Messages that the runner has not read. Beyond this number no more events are fetched from nodes, whose jobs then block
+# on their output.
+_MOST_UNREAD = 1000
+
+
+class RunnerConnection:
+    """The socket to the runner, which may not read it for minutes while its store is unavailable."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._unsent: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for the next message; return None if the runner has ended."""
+        received = messages.receive(self._connection)
+        return None if received is None else received.message
+
+    def start(self, on_message: Callable[[dict[str, Any] | None], object]) -> None:
+        """Call `on_message`, in a thread, with each message and finally None; send messages in another thread."""
+
+        def read() -> None:
+            while (message := self.receive()) is not None:
+                on_message(message)
+            on_message(None)
+
+        threading.Thread(target=read, name="from runner", daemon=True).start()
+        threading.Thread(target=self._write, name="to runner", daemon=True).start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message, without waiting for the runner."""
+        self._unsent.put(message)
+
+    def send_now(self, message: dict[str, Any]) -> None:
+        """Send a message before the threads are started."""
+        messages.send(self._connection, message)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the runner has not read so many messages that no more events should be fetched."""
+        return self._unsent.qsize() >= _MOST_UNREAD
+
+    def _write(self) -> None:
+        """Thread: send messages in order until the runner has ended."""
+        while True:
+            try:
+                messages.send(self._connection, self._unsent.get())
+            except OSError:
+                return  # the other thread notices the end of the runner, too
