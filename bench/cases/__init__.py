@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.cases import (
     checkpointing,
+    cluster,
     commanding,
     deciding,
     encoding,
@@ -43,6 +44,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "listing": listing.listing,
     "search": searching.searching,
     "searcher": deciding.deciding,
+    "cluster": cluster.cluster,
     "cli": commanding.commanding,
     "reading": reading.reading,
     "ui": ui.ui,

@@ -1,0 +1,141 @@
+"""The same search on this machine, on a Ray cluster of two nodes, and with Ray Tune."""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.cases.searching import MODELS, TRIALS
+from bench.measure import Effort, in_child
+from bench.table import Row, not_installed
+
+CASE = f"{TRIALS} trials of 50 ms over two nodes"
+OF_LOCAL, OF_TUNE_REUSED, OF_TUNE = 0.6, 5.0, 30.0
+SEARCHER = {
+    "name": "async_halving",
+    "metric": "loss",
+    "time_metric": "batches",
+    "max_time": 5,
+    "num_rungs": 2,
+    "max_trials": TRIALS,
+}
+RATE = {"rate": {"type": "double", "minval": 0, "maxval": 1}}
+
+
+def cluster(effort: Effort) -> list[Row]:
+    """Trials a second: interleaved runs on one machine and on a cluster with as many slots, then Ray Tune."""
+    if importlib.util.find_spec("ray") is None:
+        return [not_installed(CASE, "ray")]
+    from tests.ray.cluster import RayCluster
+
+    rounds = max(1, min(3, effort.starts))
+    with RayCluster(cpus=1) as ray:
+        ray.add_node("127.0.0.3")
+        pairs = [(_rate("local", ray), _rate(f"ray:{ray.address}", ray)) for _ in range(rounds)]
+        ratio = statistics.median(own / local for local, own in pairs)
+        own = statistics.median(rate for _, rate in pairs)
+        rows = [
+            Row(
+                CASE,
+                "determined on Ray",
+                us=1e6 / own,
+                ratio=ratio,
+                must_be=f">= {OF_LOCAL:g} of local",
+                ok=ratio >= OF_LOCAL,
+                note=f"{own:.1f} trials/s",
+                detail={"pairs": pairs},
+            )
+        ]
+        if importlib.util.find_spec("pandas") is None or importlib.util.find_spec("pyarrow") is None:
+            return [*rows, not_installed(CASE, "Ray Tune")]
+        for reuse, limit in ((True, OF_TUNE_REUSED), (False, OF_TUNE)):
+            trials = TRIALS if reuse else 8  # without reused actors a trial takes seconds
+            rate = trials / _in_child(ray, "bench.cases.cluster:tune", {"trials": trials, "reuse": reuse})
+            rows.append(
+                Row(
+                    CASE,
+                    f"Ray Tune, {'reused' if reuse else 'new'} actors",
+                    us=1e6 / rate,
+                    ratio=own / rate,
+                    must_be=f"determined >= {limit:g} times",
+                    ok=own / rate >= limit,
+                    note=f"{rate:.2f} trials/s",
+                )
+            )
+    return rows
+
+
+def _rate(engine: str, ray: Any) -> float:
+    return float(_in_child(ray, "bench.cases.cluster:search", {"engine": engine}))
+
+
+def _in_child(ray: Any, function: str, arguments: dict[str, Any]) -> Any:
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        environment = {"XDG_DATA_HOME": directory, **ray.settings(), "RAY_ADDRESS": ray.address, "DET_SLOTS": "2"}
+        return in_child(function, arguments, environment=environment)
+
+
+def search(engine: str) -> float:
+    """Trials a second of a search, from the first trial's start to the last one's end."""
+    from determined.config.engine import parse_engine
+    from determined.config.experiment import load_experiment
+    from determined.experiment.creation.create import create_experiment
+    from determined.experiment.runner.run import run_experiment
+    from determined.store.open import checked_place, open_store
+
+    config = {"entrypoint": "python3 objective.py", "searcher": SEARCHER, "hyperparameters": RATE, "name": "bench"}
+    with_engine = {**config, "resources": {"engine": engine}}
+    store = open_store()
+    created = create_experiment(load_experiment(with_engine), MODELS, store)
+    run_experiment(checked_place(), created.experiment_id, engine=parse_engine(engine, "bench"))
+    trials = store.experiments.trials(created.experiment_id)
+    store.close()
+    # Not from the start of the command: both engines import torch first, once on each node.
+    started = min(trial.started for trial in trials if trial.started is not None)
+    ended = sorted(trial.ended for trial in trials if trial.ended is not None)
+    warm = ended[len(ended) // 8]  # the first trials wait for these imports
+    later = [one for one in ended if one > warm]
+    return len(later) / (ended[-1] - max(started, warm))
+
+
+def tune(trials: int, reuse: bool) -> float:
+    """Seconds that Ray Tune takes for as many trials of the same length."""
+    import ray
+    from ray import tune as ray_tune
+
+    class Objective(ray_tune.Trainable):  # type: ignore[misc]
+        """Five steps of ten milliseconds."""
+
+        def setup(self, config: dict[str, Any]) -> None:
+            self.rate, self.done = config["rate"], 0
+
+        def step(self) -> dict[str, Any]:
+            time.sleep(0.01)
+            self.done += 1
+            return {"loss": self.rate / self.done, "done": self.done >= 5}
+
+        def reset_config(self, new_config: dict[str, Any]) -> bool:
+            self.setup(new_config)
+            return True
+
+        def save_checkpoint(self, checkpoint_dir: str) -> None:
+            pass
+
+        def load_checkpoint(self, checkpoint: Any) -> None:
+            pass
+
+    ray.init(log_to_driver=False)
+    with tempfile.TemporaryDirectory() as directory:
+        tuner = ray_tune.Tuner(
+            Objective,
+            param_space={"rate": ray_tune.uniform(0, 1)},
+            tune_config=ray_tune.TuneConfig(num_samples=trials, reuse_actors=reuse),
+            run_config=ray_tune.RunConfig(storage_path=str(Path(directory)), verbose=0),
+        )
+        began = time.monotonic()
+        tuner.fit()
+        return time.monotonic() - began
