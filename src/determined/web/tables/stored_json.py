@@ -10,7 +10,9 @@ import orjson
 
 from determined.web.answers import representable
 
-_LONG_INTEGER = re.compile(r"\d{19}")  # it may have more than 64 bits: orjson would return a rounded float
+# It may have more than 64 bits: orjson would return a rounded float. Decimals may have as many digits, so what is
+# before the number is part of the pattern; the columns hold maps and lists, in which something is.
+_LONG_INTEGER = re.compile(r"[\s:\[,-]\d{19}")
 
 
 def loads(text: str) -> Any:
