@@ -23,13 +23,14 @@ from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
 from determined.curves.summary import Statistics
 from determined.paths import data_dir
+from determined.store.databases.base import few_enough
+from determined.store.databases.sqlite_errors import is_full
 
 _VERSION = 1  # of the tables and of the encoding; a file of another version is emptied
 _PAGE_BYTES = 4096
 _MOST_BYTES = 2**28  # then the file is emptied, and filled again within seconds
 _MOST_BYTES_IN_MEMORY = 2**26
 _BUSY_SECONDS = 2.0
-_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 _VERSION_COLUMNS = "t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time"
 _SUMMARY = "summary"  # in the place of an axis: the version of a trial's statistics
@@ -197,8 +198,7 @@ class CurveCache:
         """Return the rows of trials, few enough in each statement."""
         return [
             row
-            for start in range(0, len(trial_ids), _MOST_VALUES)
-            for chunk in [trial_ids[start : start + _MOST_VALUES]]
+            for chunk in few_enough(trial_ids)
             for row in self._execute(f"{select} AND t.trial IN ({', '.join('?' * len(chunk))})", [*values, *chunk])
         ]
 
@@ -218,7 +218,7 @@ class CurveCache:
             except sqlite3.Error as error:
                 if connection.in_transaction:
                     connection.rollback()
-                if "full" in str(error) and _is_large(connection):
+                if is_full(error) and _is_large(connection):
                     _empty(connection)
                 else:
                     self._give_up(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
@@ -129,11 +129,11 @@ class CurveReader:
         statistics = list(found.known.values())
         if not any(statistics) and found.pending:
             statistics = [self.summarize(max(found.pending))]
-        numeric: dict[Key, bool] = {}
-        for of_trial in statistics:
-            for key, each in of_trial.items():
-                numeric[key] = numeric.get(key, True) and each.kind == "number"
-        return dict(sorted(numeric.items()))
+        return dict(sorted(_are_numbers(statistics).items()))
+
+    def known_metrics(self, trial_ids: Sequence[int]) -> dict[Key, bool]:
+        """Return the metrics of trials whose statistics are cached, and whether all their values are numbers."""
+        return _are_numbers(self.summaries(trial_ids).known.values())
 
     def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
         """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
@@ -239,6 +239,15 @@ class CurveReader:
 
 _NO_ANCHOR = (-1, 0.0)
 _UNKNOWN = SettledCurve(NOTHING, None)
+
+
+def _are_numbers(statistics: Iterable[dict[Key, Statistics]]) -> dict[Key, bool]:
+    """Return for each metric whether all its values in all trials are numbers."""
+    numeric: dict[Key, bool] = {}
+    for of_trial in statistics:
+        for key, each in of_trial.items():
+            numeric[key] = numeric.get(key, True) and each.kind == "number"
+    return numeric
 
 
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:

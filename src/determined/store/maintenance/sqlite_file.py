@@ -14,6 +14,7 @@ from determined.errors import StoreError
 from determined.plural import counted
 from determined.store.databases.base import Database, broken, unavailable
 from determined.store.databases.read_only_file import connect_unwritable, is_unwritable
+from determined.store.databases.sqlite_errors import is_busy
 from determined.store.maintenance.finding import Finding
 
 Progress = Callable[[int, int], None]
@@ -45,7 +46,7 @@ def problems(path: Path) -> Iterator[Finding]:
             ):
                 yield Finding(str(table), f"{counted(count, 'row refers', 'rows refer')} to missing rows of {other}")
     except sqlite3.DatabaseError as error:
-        if _is_busy(error):
+        if is_busy(error):
             raise unavailable(str(path), error) from error
         yield Finding("file", f"it cannot be read: {error}")
 
@@ -115,7 +116,7 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
             source.execute("ROLLBACK")
             copy.execute("PRAGMA journal_mode = DELETE")  # leaves WAL mode, so that the copy is a single file
     except sqlite3.DatabaseError as error:
-        raise (unavailable if _is_busy(error) else broken)(str(path), error) from error
+        raise (unavailable if is_busy(error) else broken)(str(path), error) from error
 
 
 def _name(draft: Path, target: Path) -> None:
@@ -151,7 +152,3 @@ def _flush(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return "locked" in str(error)

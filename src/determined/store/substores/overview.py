@@ -98,8 +98,8 @@ class ExperimentRow(NamedTuple):
     held_since: float | None
 
     @property
-    def holder(self) -> Process | None:
-        """The process that runs the experiment, as far as the store knows."""
+    def runner(self) -> Process | None:
+        """The process that holds the lease of the experiment; it may have exited."""
         return None if self.host is None else Process(self.host, self.pid or 0, self.process_started or "")
 
 

@@ -13,6 +13,7 @@ from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.code.reading import Code, code_of, list_files, read_file
+from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.identifiers import numbers
@@ -105,7 +106,7 @@ def _compared_code(store: Store, experiment_ids: Sequence[int]) -> tuple[list[Co
         try:
             found[number] = code_of(store, store.experiments.get(number))
         except InvalidExperimentException as error:
-            notes.append(f"{str(error)[0].upper()}{str(error)[1:]}.")
+            notes.append(f"{capitalized(str(error))}.")
     contents = {number: {file.path: file.size for file in list_files(code)} for number, code in found.items()}
     rows: list[ComparedFile] = []
     for path in sorted({path for files in contents.values() for path in files}):

@@ -73,12 +73,8 @@ class Statistics:
 
     def numeric(self, store: Store, trial_ids: Sequence[int]) -> dict[str, bool]:
         """Return the known metrics of trials, and whether all their values are numbers."""
-        found: dict[str, bool] = {}
-        for known in CurveReader(store, self._cache).summaries(trial_ids).known.values():
-            for key, one in known.items():
-                joined = metric_keys.join(*key)
-                found[joined] = found.get(joined, True) and one.kind == "number"
-        return found
+        known = CurveReader(store, self._cache).known_metrics(trial_ids)
+        return {metric_keys.join(*key): numeric for key, numeric in known.items()}
 
     def wait(self) -> None:
         """Wait until nothing is left to compute."""
