@@ -9,7 +9,7 @@
 // GET /api/metrics?experiment=&trial= -> MetricKeys
 // GET /api/experiments/{experiment_id}/checkpoints -> CheckpointRows
 // GET /api/trials/{trial_id}/checkpoints -> CheckpointRows
-// POST /api/checkpoints/{checkpoint_id}/verify -> Verified
+// POST /api/checkpoints/{checkpoint_id}/verify VerifyRequest -> Verified
 // GET /api/experiments/{experiment_id}/code -> CodeFiles
 // GET /api/experiments/{experiment_id}/code/file?path= -> FileText
 // GET /api/experiments/{experiment_id}/code/diff?other= -> CodeDifference
@@ -574,4 +574,8 @@ export interface Verified {
   problems: string[];
   files: number;
   bytes: number;
+}
+
+/** Nothing: the comparison has no options. A body of JSON is what other sites cannot send. */
+export interface VerifyRequest {
 }

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from determined.errors import StoreError
+from determined.store.databases.snapshot import consistent_snapshot
 from determined.store.databases.tables import Table
 from determined.store.maintenance.active_experiments import running_experiments
 from determined.store.moving.format import moved_tables
 from determined.store.moving.json_lines import JsonLinesWriter
-from determined.store.moving.reading_store import Rows, Source, consistent_snapshot
+from determined.store.moving.reading_store import Rows, Source
 from determined.store.open import opened_database
 
 Format = Literal["jsonl", "parquet"]

@@ -62,7 +62,7 @@ def logs(
     experiment: Id | None = None,
     after: Id | None = None,
     before: Id | None = None,
-    level: str | None = None,
+    level: Annotated[str | None, Query(json_schema_extra={"enum": [None, *LOG_LEVELS]})] = None,
     rank: Id | None = None,
     stream: str | None = None,
     text: Annotated[str | None, Query(max_length=1000)] = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from determined.config.metric_values import number as metric_number
 from determined.curves import metric_keys
@@ -13,6 +13,7 @@ from determined.curves.read import DamagedReports
 from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
+from determined.plural import counted
 from determined.store.store import Store
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
@@ -23,6 +24,7 @@ logger = logging.getLogger("determined.web")
 # Trials whose statistics are computed before the answer. Those of a running trial change with every report, and are
 # extended within a millisecond; without them its cells would be empty most of the time.
 _COMPUTED_NOW = 20
+_TOGETHER = 50  # trials whose statistics are computed with one connection, in one snapshot of the store
 
 
 class Statistics:
@@ -107,13 +109,25 @@ class Statistics:
                 if not self._wanted:
                     self._thread = None
                     return
-                trial_id = self._wanted.pop()
+                chosen, self._wanted = self._wanted[-_TOGETHER:], self._wanted[:-_TOGETHER]
             try:
                 with self._connections.reading() as store:
-                    CurveReader(store, self._cache).summarize(trial_id)
-            except StoreError as error:
+                    self._summarize(CurveReader(store, self._cache), reversed(chosen))
+            except StoreError as error:  # the page asks for them again
+                logger.warning("the statistics of %s are missing: %s", counted(len(chosen), "trial"), error)
+
+    def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> None:
+        """Compute the statistics of trials. The thread goes on if one fails: those of others would be missing."""
+        for trial_id in trial_ids:
+            if self._closed:
+                return
+            try:
+                reader.summarize(trial_id)
+            except DamagedReports as error:
                 logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
-            except Exception:  # the thread goes on: those of other trials would never be computed
+            except StoreError:
+                raise  # the connection cannot be used any more
+            except Exception:
                 logger.exception("the statistics of trial %d are missing", trial_id)
 
 
