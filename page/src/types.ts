@@ -329,10 +329,11 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. Of trials without statistics only the first and the newest report are looked at, and only of the newest trials. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the newest of such trials: `unread_trials` are left out. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];
+  unread_trials: number;
 }
 
 /** A model and its versions, newest first. */

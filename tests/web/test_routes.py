@@ -346,6 +346,28 @@ def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     assert experiment["trials"] == 10_000
 
 
+def test_metrics_of_old_trials_are_named_once_their_statistics_are_known(site: Site, store: Store) -> None:
+    first = begin(store)
+    store.write([metric(first, "training", step, {"rare": 1.0} if step == 2 else {"loss": 1.0}) for step in (1, 2, 3)])
+    for _ in range(60):
+        store.write([metric(begin(store), "training", 1, {"loss": 1.0, "note": "text"})])
+    found = site.get("/api/metrics")
+    assert [one["key"] for one in found["keys"]] == ["training/loss", "training/note"]
+    assert found["unread_trials"] == 61 - 50
+    site.get("/api/trials?metric=training/loss")
+    site.app.state.server.statistics.wait()
+    for _ in range(2):
+        found = site.get("/api/metrics")
+        assert {one["key"]: one["numeric"] for one in found["keys"]} == {
+            "training/loss": True,
+            "training/note": False,
+            "training/rare": True,
+        }
+        assert found["unread_trials"] == 0
+    store.write([metric(first, "training", 4, {"loss": 1.0, "new": 1.0})])
+    assert "training/new" in [one["key"] for one in site.get("/api/metrics")["keys"]]
+
+
 def test_curves_keep_spikes_and_mark_what_is_not_finite(site: Site, store: Store) -> None:
     attempt = begin(store)
     values = dict.fromkeys(range(1, 5001), 1.0) | {1234: 1e6, 2000: math.nan, 3000: math.inf}

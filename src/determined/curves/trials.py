@@ -131,10 +131,6 @@ class CurveReader:
             statistics = [self.summarize(max(found.pending))]
         return dict(sorted(_are_numbers(statistics).items()))
 
-    def known_metrics(self, trial_ids: Sequence[int]) -> dict[Key, bool]:
-        """Return the metrics of trials whose statistics are cached, and whether all their values are numbers."""
-        return _are_numbers(self.summaries(trial_ids).known.values())
-
     def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
         """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
         attempts = self.store.attempts(trial_id)

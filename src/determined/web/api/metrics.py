@@ -14,7 +14,7 @@ from determined.web.tables.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 50  # of which reports are looked at
+_MOST_TRIALS = 50  # without statistics, of which reports are looked at
 
 
 class MetricKey(TypedDict):
@@ -29,16 +29,18 @@ class MetricKey(TypedDict):
 class MetricKeys(TypedDict):
     """The metrics of a trial, of an experiment, or of the store, by group and name.
 
-    Of trials without statistics only the first and the newest report are looked at, and only of the newest trials.
+    Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the
+    newest of such trials: `unread_trials` are left out.
     """
 
     version: str
     keys: list[MetricKey]
+    unread_trials: int
 
 
 @router.get("/api/metrics")
 def metrics(request: Request, experiment: Id | None = None, trial: Id | None = None) -> MetricKeys:
-    """Return the metrics of a trial or an experiment; without either, those of the newest trials."""
+    """Return the metrics of a trial, of an experiment, or of all trials."""
     seen = version(request)
     with reading(request) as store:
         if trial is not None:
@@ -46,9 +48,9 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
         elif experiment is not None:
             ids = [row.id for row in reversed(store.experiments.trials(experiment))]
         else:
-            ids = store.overview.newest_trials(_MOST_TRIALS)
-        known = state_of(request).statistics.numeric(store, ids)
-        for trial_id in ids[:_MOST_TRIALS]:
+            ids = store.overview.trial_ids()
+        known, unknown = state_of(request).statistics.numeric(store, ids)
+        for trial_id in unknown[:_MOST_TRIALS]:
             for group, body in store.overview.example_reports(trial_id):
                 for name, value in loads_exact(body).items():
                     key = metric_keys.join(group, name)
@@ -57,4 +59,4 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
     for key in sorted(known):
         group, name = metric_keys.split(key)
         keys.append({"key": key, "group": group, "name": name, "numeric": known[key]})
-    return {"version": seen, "keys": keys}
+    return {"version": seen, "keys": keys, "unread_trials": max(0, len(unknown) - _MOST_TRIALS)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from determined.config.metric_values import number as metric_number
 from determined.curves import metric_keys
 from determined.curves.cache import CurveCache
-from determined.curves.read import DamagedReports
+from determined.curves.read import DamagedReports, Key
 from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
@@ -37,6 +37,8 @@ class Statistics:
         self._wanted: list[int] = []
         self._thread: threading.Thread | None = None
         self._closed = False
+        # By trial: the version of its reports, and its metrics with whether all values are numbers.
+        self._metrics: dict[int, tuple[int, frozenset[tuple[Key, bool]]]] = {}
 
     def of_trials(
         self, store: Store, trial_ids: Sequence[int], keys: Sequence[str]
@@ -73,10 +75,28 @@ class Statistics:
         known = found.known[trial_id] if trial_id in found.known else reader.summarize(trial_id)
         return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
-    def numeric(self, store: Store, trial_ids: Sequence[int]) -> dict[str, bool]:
-        """Return the known metrics of trials, and whether all their values are numbers."""
-        known = CurveReader(store, self._cache).known_metrics(trial_ids)
-        return {metric_keys.join(*key): numeric for key, numeric in known.items()}
+    def numeric(self, store: Store, trial_ids: Sequence[int]) -> tuple[dict[str, bool], list[int]]:
+        """Return the metrics of trials, and whether all their values are numbers.
+
+        The second value has the trials, in the order of the ids, whose statistics are not known.
+        """
+        versions = {state.trial_id: state.changes for state in store.reports.versions(trial_ids)}
+        with self._lock:
+            changed = [number for number in versions if self._metrics.get(number, (None,))[0] != versions[number]]
+        found = CurveReader(store, self._cache).summaries(changed).known
+        numeric: dict[str, bool] = {}
+        with self._lock:
+            self._metrics |= {
+                number: (versions[number], frozenset((key, one.kind == "number") for key, one in known.items()))
+                for number, known in found.items()
+            }
+            current = {number for number in versions if self._metrics.get(number, (None,))[0] == versions[number]}
+            different = {self._metrics[number][1] for number in current}  # few: most trials report the same metrics
+        for metrics in different:
+            for key, is_number in metrics:
+                joined = metric_keys.join(*key)
+                numeric[joined] = numeric.get(joined, True) and is_number
+        return numeric, [number for number in trial_ids if number in versions and number not in current]
 
     def wait(self) -> None:
         """Wait until nothing is left to compute."""
