@@ -24,7 +24,7 @@ from determined.curves.read import Key
 from determined.curves.summary import Statistics
 from determined.paths import data_dir
 from determined.store.databases.base import few_enough
-from determined.store.databases.sqlite_errors import is_full
+from determined.store.databases.sqlite_errors import is_busy, is_full
 
 _VERSION = 1  # of the tables and of the encoding; a file of another version is emptied
 _PAGE_BYTES = 4096
@@ -158,8 +158,11 @@ class CurveCache:
 
     def summaries(
         self, store: str, trial_ids: Sequence[int], keys: Sequence[Key] | None = None
-    ) -> Iterator[tuple[int, int, Key, Statistics]]:
-        """Yield trial id, version and statistics of each metric, or of some metrics, that are cached for trials."""
+    ) -> Iterator[tuple[int, int, Key, Statistics | None]]:
+        """Yield trial id, version and statistics of each metric, or of some metrics, that are cached for trials.
+
+        The statistics are None where the file is damaged.
+        """
         select = "SELECT t.trial, t.changes, t.metric_group, t.name, t.statistics FROM summaries t WHERE t.store = ?"
         if keys is None:
             rows = self._of_trials(select, [store], trial_ids)
@@ -167,7 +170,11 @@ class CurveCache:
             one_metric = f"{select} AND t.metric_group = ? AND t.name = ?"
             rows = [row for key in keys for row in self._of_trials(one_metric, [store, *key], trial_ids)]
         for trial, changes, group, name, statistics in rows:
-            yield trial, changes, (group, name), Statistics(*json.loads(statistics))
+            try:
+                known = Statistics(*json.loads(statistics))
+            except (ValueError, TypeError):
+                known = None
+            yield trial, changes, (group, name), known
 
     def write(self, store: str, axis: Axis, entries: Sequence[Entry]) -> None:
         """Replace the entries of trials for an axis, and their statistics, in one transaction."""
@@ -216,12 +223,25 @@ class CurveCache:
             try:
                 yield connection
             except sqlite3.Error as error:
-                if connection.in_transaction:
-                    connection.rollback()
-                if is_full(error) and _is_large(connection):
-                    _empty(connection)
-                else:
-                    self._give_up(error)
+                self._recover(connection, error)
+
+    def _recover(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+        """Make the cache usable after an error, if that is possible. What was to be read counts as not cached."""
+        if type(error) is sqlite3.DatabaseError:  # the file is damaged; other errors are subclasses
+            self.close()
+            self._path.unlink(missing_ok=True)
+            return
+        if connection.in_transaction:
+            connection.rollback()
+        if self._file is not None and error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            self.close()  # other tables, of a program of another version: they are created when the file is opened
+            return
+        if is_busy(error):
+            return  # another process writes for long
+        if is_full(error) and _is_large(connection):
+            _empty(connection)
+        else:
+            self._give_up(error)
 
     def _connect(self) -> sqlite3.Connection:
         if self._file is not None and _identity(self._path) != self._file:

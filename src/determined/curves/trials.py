@@ -107,7 +107,9 @@ class CurveReader:
             trial_id: {} for trial_id, changes in states.items() if cached.get(trial_id) == changes
         }
         for trial_id, changes, key, statistics in self.cache.summaries(identity, list(known), keys):
-            if states[trial_id] == changes:
+            if statistics is None:
+                known.pop(trial_id, None)
+            elif states[trial_id] == changes and trial_id in known:
                 known[trial_id][key] = statistics
         return TrialSummaries(known, [trial_id for trial_id in states if trial_id not in known])
 
