@@ -76,7 +76,7 @@ def test_two_servers_fill_it_at_the_same_time(tmp_path: Path, file: Path) -> Non
 def test_a_file_that_another_program_locks_is_not_given_up(
     store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("determined.curves.cache._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("determined.curves.cache_file._BUSY_SECONDS", 0.01)
     reader = CurveReader(store, CurveCache(file))
     attempt = trained(store, range(5))
     assert len(reader.drawing([attempt.trial_id], KEY).x) == 5
