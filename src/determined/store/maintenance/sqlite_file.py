@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sqlite3
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+from determined.durable_files import publish
 from determined.errors import StoreError
 from determined.plural import counted
 from determined.store.databases.base import Database, broken, unavailable
@@ -70,11 +70,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
             raise StoreError(
                 f"the copy of {path} is damaged ({found}), as the store itself may be: det store check; it was not kept"
             )
-        # Contents first, then the name, then the directory: after a power failure the name, if it exists, is that of a
-        # complete file.
-        _flush(draft)
-        _name(draft, target)
-        _flush(target.parent)
+        publish(draft, target)
     # Another process created the draft or the target since the check above.
     except FileExistsError as error:
         raise StoreError(f"{target} already exists: name another file, or remove it") from error
@@ -119,16 +115,6 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
         raise (unavailable if is_busy(error) else broken)(str(path), error) from error
 
 
-def _name(draft: Path, target: Path) -> None:
-    """Give a complete draft its final name without replacing an existing file."""
-    try:
-        os.link(draft, target)  # fails if the target exists by now; a rename would replace it
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        os.rename(draft, target)  # the file system has no hard links, for example FAT on a memory stick
-
-
 def _connect(path: Path) -> sqlite3.Connection:
     """Return a connection to an existing file, also to one that cannot be written."""
     if is_unwritable(path):
@@ -143,12 +129,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _flush(path: Path) -> None:
-    """Write a file or directory to disk with fsync."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
