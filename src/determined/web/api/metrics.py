@@ -6,11 +6,10 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.config.metric_values import number
-from determined.curves import metric_keys
+from determined.curves import exact_json, metric_keys
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
 from determined.web.state import reading, state_of, version
-from determined.web.tables.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)
 
@@ -52,7 +51,7 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
         known, unknown = state_of(request).statistics.numeric(store, ids)
         for trial_id in unknown[:_MOST_TRIALS]:
             for group, body in store.overview.example_reports(trial_id):
-                for name, value in loads_exact(body).items():
+                for name, value in exact_json.loads(body).items():
                     key = metric_keys.join(group, name)
                     known[key] = known.get(key, True) and (value is None or number(value) is not None)
     keys: list[MetricKey] = []

@@ -12,6 +12,7 @@ from determined.config.effective import differences, effective
 from determined.config.flattening import flat
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
+from determined.curves import exact_json
 from determined.store import standalone_runs
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview
@@ -19,7 +20,7 @@ from determined.store.substores.overview import TrialRow as StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number, Plain, Summary
 from determined.web.tables.pending import Pending, pending_trials, request_kind
-from determined.web.tables.stored_json import loads, loads_exact
+from determined.web.tables.stored_json import loads
 
 _LONGEST_REASON = 300
 # Values with which hyperparameters are flat and have no secrets, as in most searches: a third of the time of a table.
@@ -180,7 +181,7 @@ def _latest(validation: str | None, metric: str | None) -> Any:
     """Return the searcher metric of the newest validation."""
     if validation is None or metric is None:
         return None
-    return number(metric_number(loads_exact(validation).get(metric)))
+    return number(metric_number(exact_json.loads(validation).get(metric)))
 
 
 def first_line(reason: str | None) -> str | None:
