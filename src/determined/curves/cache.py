@@ -22,7 +22,7 @@ from determined.curves.derive import Curve
 from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
 from determined.curves.summary import Statistics
-from determined.paths import data_dir
+from determined.paths import data_dir_path
 from determined.store.databases.base import few_enough
 from determined.store.databases.sqlite_errors import is_busy, is_full
 
@@ -76,7 +76,7 @@ class Entry:
 
 def default_path() -> Path:
     """Return the file that the programs of this user share."""
-    return data_dir() / "curves.sqlite"
+    return data_dir_path() / "curves.sqlite"  # not created here: it may be impossible, and charts go without it
 
 
 class CurveCache:
