@@ -219,6 +219,7 @@ class CurveCache:
             self._give_up(error)
 
     def _connect(self) -> sqlite3.Connection:
+        """Return the connection to the file; to a database in memory if the file cannot be used."""
         if self._file is not None and file_identity(self._path) != self._file:
             self.close()  # another process has deleted the file, and may have created a new one
         if self._connection is None:
@@ -234,6 +235,7 @@ class CurveCache:
         return self._connection
 
     def _give_up(self, error: Exception) -> None:
+        """Stop using the file, and keep the reason."""
         self.trouble = f"charts are not cached: {self._path}: {error}"
         self.close()
 

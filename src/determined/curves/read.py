@@ -155,6 +155,7 @@ def _encodable(name: str) -> str:
 
 
 def _column(steps: Integers, times: Floats, reported: list[Any]) -> Column:
+    """Return the column of the values that were reported for one metric."""
     if (kinds := set(map(type, reported))) <= {int, float}:
         with contextlib.suppress(OverflowError):  # an integer beyond the range of a float
             return Column(steps, times, reported, np.array(reported, dtype=np.float64), None, kinds == {float})

@@ -228,6 +228,7 @@ class CurveReader:
         return {}, self._columns(state.trial_id, axis)
 
     def _columns(self, trial_id: int, axis: Axis, first_step: int | None = None) -> dict[Key, Column]:
+        """Return the reports of a trial from a step on, with their times only if the axis needs them."""
         return read_columns(self.store.reports.pages(trial_id, first_step=first_step, times=axis == "time"))
 
     def _anchor(self, trial_id: int, settled_step: int) -> tuple[int, float]:
