@@ -52,6 +52,7 @@ def ui(effort: Effort) -> list[Row]:
             reason = browser.why_not()
             if reason is not None:
                 return [*rows, Row("the page in a browser", _OWN, note=reason)]
+            server.get(_curves_path(trials))  # derives the rest once, which takes a while
             with browser.visiting(server) as visitor:
                 rows += _drawn_rows(visitor, curves, trials, trials + more)
                 for address in _PAGES:
@@ -145,19 +146,21 @@ def _drawn_rows(visitor: browser.Visitor, curves: int, trials: int, rows: int) -
         address = f"/experiments/1?top={count}&metric=training%2Floss"
         visits = [visitor.measure(address, browser.CURVES) for _ in range(_FRESH)]
         after = statistics.median(one.after_answer for one in visits)
-        detail = {"visits": [asdict(one) for one in visits]}
-        found.append(_judged(f"{count:,} curves, from the answer to drawn", after, limit, "Chromium", detail))
+        found.append(_drawn_row(f"{count:,} curves, from the answer to drawn", after, limit, visits))
     heap = visits[-1].heap
     return [*found, _megabytes_row(f"heap of the browser with {trials:,} curves", heap, 50)]
 
 
 def _table_row(visitor: browser.Visitor, rows: int, limit: float) -> Row:
     visits = [visitor.measure("/runs", browser.TABLE_ROW) for _ in range(_FRESH)]
-    cpu = statistics.median(one.cpu for one in visits)
-    note = f"Chromium; {cpu:.2f} s of CPU time of browser and server"
-    detail = {"visits": [asdict(one) for one in visits]}
     seconds = statistics.median(one.seconds for one in visits)
-    return _judged(f"table of {rows:,} trials, from the address to drawn", seconds, limit, note, detail)
+    return _drawn_row(f"table of {rows:,} trials, from the address to drawn", seconds, limit, visits)
+
+
+def _drawn_row(case: str, seconds: float, limit: float, visits: list[browser.Drawn]) -> Row:
+    server, page = (statistics.median(getattr(one, name) for one in visits) for name in ("server_cpu", "page_cpu"))
+    note = f"on the wall; CPU from the address on: server {server:.2f} s, thread of the page {page:.2f} s"
+    return _judged(case, seconds, limit, note, {"visits": [asdict(one) for one in visits]})
 
 
 def _size_row() -> Row:
