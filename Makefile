@@ -11,11 +11,13 @@ RAY_VENV ?= .venv-ray
 RAY_STAMP := $(RAY_VENV)/.installed
 MINIMUM_VENV ?= .venv-minimum
 MINIMUM_STAMP := $(MINIMUM_VENV)/.installed
+FUZZ_VENV ?= .venv-fuzz
+FUZZ_STAMP := $(FUZZ_VENV)/.installed
 SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks ray bench reference format clean system-deps
+.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks ray api-fuzz api-fuzz-short bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -142,6 +144,20 @@ $(RAY_STAMP): $(STAMP)
 		> $$($(RAY_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
 	touch $@
 
+# Requests that schemathesis makes from the OpenAPI document of the web page's server, valid and invalid ones, on both
+# databases. It has an environment of its own, because it brings a plugin for pytest along.
+api-fuzz: $(STAMP) $(FUZZ_STAMP)
+	$(BIN)/python -m tests.web.api_fuzz --schemathesis $(FUZZ_VENV)/bin/schemathesis --seconds 150
+
+# The same in a minute, for CI.
+api-fuzz-short: $(STAMP) $(FUZZ_STAMP)
+	$(BIN)/python -m tests.web.api_fuzz --schemathesis $(FUZZ_VENV)/bin/schemathesis --seconds 20
+
+$(FUZZ_STAMP): constraints.txt
+	$(PYTHON) -m venv $(FUZZ_VENV)
+	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt schemathesis
+	touch $@
+
 # Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store, Chromium for the web page.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
@@ -150,4 +166,4 @@ system-deps:
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(RAY_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(RAY_VENV) $(FUZZ_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -72,7 +72,7 @@ def search() -> dict[str, float]:
         "num_rungs": 2,
         "max_trials": TRIALS,
     }
-    with _prepared("python3 objective.py", searcher, {"rate": {"type": "double", "minval": 0, "maxval": 1}}) as run:
+    with prepared("python3 objective.py", searcher, {"rate": {"type": "double", "minval": 0, "maxval": 1}}) as run:
         before, began = _cpu(), time.monotonic()
         run()
         seconds, used = time.monotonic() - began, _cpu() - before
@@ -87,7 +87,7 @@ def first_batches() -> list[float]:
     with tempfile.TemporaryDirectory() as place:
         hparams = {"global_batch_size": 4, "place": place}
         searcher["max_concurrent_trials"] = 1  # decided when the one before has ended
-        with _prepared("first_batch:FirstBatchTrial", searcher, hparams) as run:
+        with prepared("first_batch:FirstBatchTrial", searcher, hparams) as run:
             run()
         store = open_store()
         trials = store.experiments.trials(1)
@@ -96,7 +96,7 @@ def first_batches() -> list[float]:
 
 
 @contextmanager
-def _prepared(
+def prepared(
     entrypoint: str, searcher: dict[str, Any], hyperparameters: dict[str, Any]
 ) -> Iterator[Callable[[], object]]:
     """An experiment that waits to be run, and an engine that is warm."""

@@ -9,7 +9,7 @@
 // GET /api/metrics?experiment=&trial= -> MetricKeys
 // GET /api/experiments/{experiment_id}/checkpoints -> CheckpointRows
 // GET /api/trials/{trial_id}/checkpoints -> CheckpointRows
-// POST /api/checkpoints/{checkpoint_id}/verify -> Verified
+// POST /api/checkpoints/{checkpoint_id}/verify VerifyRequest -> Verified
 // GET /api/experiments/{experiment_id}/code -> CodeFiles
 // GET /api/experiments/{experiment_id}/code/file?path= -> FileText
 // GET /api/experiments/{experiment_id}/code/diff?other= -> CodeDifference
@@ -223,7 +223,7 @@ export interface ExperimentDetail {
   python: Record<string, string>;
 }
 
-/** An experiment. `states` counts its trials by state; `failed` of them are in state ERROR. */
+/** An experiment. `states` counts its trials by state; `failed` of them are in state ERROR. An `abandoned` one should be running, but its process has exited and no queue will start it. */
 export interface ExperimentRow {
   id: number;
   name: string;
@@ -300,7 +300,7 @@ export interface FileText {
   note: string | null;
 }
 
-/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. */
+/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. A line that is not `finished` is the present state of a progress bar, which the next line of its rank and stream replaces. */
 export interface LogLine {
   id: number;
   trial: number;
@@ -311,6 +311,7 @@ export interface LogLine {
   stream: string;
   text: string;
   cut: number;
+  finished: boolean;
 }
 
 /** Log lines in order, and whether there are matching ones before and after them. */
@@ -328,10 +329,11 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. Of trials without statistics only the first and the newest report are looked at, and only of the newest trials. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the newest of such trials: `unread_trials` are left out. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];
+  unread_trials: number;
 }
 
 /** A model and its versions, newest first. */
@@ -573,4 +575,8 @@ export interface Verified {
   problems: string[];
   files: number;
   bytes: number;
+}
+
+/** Nothing: the comparison has no options. A body of JSON is what other sites cannot send. */
+export interface VerifyRequest {
 }

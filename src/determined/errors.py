@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from determined import sentences
+
 
 class DeterminedError(Exception):
     """Base of all exceptions of this library."""
@@ -116,7 +118,7 @@ class NotFoundException(StoreError, ValueError):
     @classmethod
     def of(cls, kind: str, name: int | str) -> NotFoundException:
         """Return the error for an object that does not exist: `Trial 9999 not found.`"""
-        return cls(f"{kind[:1].upper()}{kind[1:]} {name} not found.")
+        return cls(f"{sentences.capitalized(kind)} {name} not found.")
 
 
 class StoreUnavailable(StoreError):

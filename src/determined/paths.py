@@ -31,10 +31,15 @@ CONTENTS = {
 
 def data_dir() -> Path:
     """Return the user's data directory, created for the owner only. The environment is read at each call."""
-    path = _named_data_dir() or _base() / "determined"
+    path = data_dir_path()
     # Mode 0700, because checkpoints and logs may contain private data.
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
+
+
+def data_dir_path() -> Path:
+    """Return the path of the user's data directory, which may not exist."""
+    return _named_data_dir() or _base() / "determined"
 
 
 def data_dir_variable() -> str | None:

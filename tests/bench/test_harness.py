@@ -82,11 +82,23 @@ def test_experiments_are_listed_with_their_trials(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_server_of_the_page_is_asked_for_what_its_pages_show(tmp_path: Path) -> None:
+def test_the_page_stands_beside_tensorboard(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "ui")
-    assert len(kept["rows"]) == 6
-    assert all(row["us"] for row in kept["rows"][:-1])
-    assert kept["rows"][-1]["note"].endswith("MB resident")
+    rows = kept["rows"]
+    curves = [row for row in rows if "the first time" in row["case"]]
+    assert {"determined", "TensorBoard", "determined / TensorBoard", "Trackio"} <= {row["who"] for row in curves}
+    assert all(row["us"] or row["ratio"] for row in curves if row["note"] != "not installed")
+    limits = {row["case"]: row["must_be"] for row in rows if row["who"] == "determined"}
+    assert limits["20 curves again"] == "<= 20 ms"
+    assert limits["a poll of an unchanged store"] == "<= 1 ms"
+    drawn = [row for row in rows if "drawn" in row["case"]]
+    assert [row["must_be"] for row in drawn] in ([], ["<= 1000 ms", "<= 200 ms", "<= 2000 ms", "<= 500 ms"])
+
+
+@pytest.mark.thorough
+def test_a_search_is_followed_in_turns(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "following")
+    assert all(row["ok"] is None or row["ratio"] > 0 for row in kept["rows"])
 
 
 @pytest.mark.thorough

@@ -355,13 +355,13 @@ def test_an_import_that_is_interrupted_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from determined.experiment.moving import archive_import
+    from determined.experiment.moving import imported_files_placement
     from determined.store.databases.sqlite import SqliteDatabase
 
     machine = use(monkeypatch, tmp_path / "machine")
     with monkeypatch.context() as patch:
         if where == "publish":
-            patch.setattr(archive_import, "_move", _raising(error))
+            patch.setattr(imported_files_placement, "_move", _raising(error))
         else:
             execute = SqliteDatabase.execute
 

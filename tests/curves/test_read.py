@@ -78,3 +78,20 @@ def test_half_of_a_surrogate_pair_in_a_name_is_replaced_as_browsers_do(store: St
     attempt = begin(store)
     store.write([metric(attempt, "training", 1, {"\ud800 half": 1.0})])
     assert list(read_columns(store.reports.pages(attempt.trial_id))) == [("training", "\ufffd half")]
+
+
+def test_large_integers_are_not_rounded(store: Store) -> None:
+    """Integers of more than 64 bits stay integers, as numbers and inside of other values; floats stay floats."""
+    attempt = begin(store)
+    reports: list[dict[str, Any]] = [
+        {"samples": 2**64 + 1, "lowest": -(2**63) - 1, "shape": [2**70 + 1], "loss": 1e300, "exact": 2**63 - 1},
+        {"samples": 3, "lowest": -4, "shape": [5], "loss": 0.00036031260123026154, "exact": 2**64 - 1},
+    ]
+    store.write([metric(attempt, "training", step, report) for step, report in enumerate(reports)])
+    store.write([metric(attempt, "validation", 0, {"seed": 2**200 + 1})])
+    columns = read_columns(store.reports.pages(attempt.trial_id))
+    for name in reports[0]:
+        found = columns["training", name].reported
+        assert found == [report[name] for report in reports]
+        assert [type(value) for value in found] == [type(report[name]) for report in reports]
+    assert columns["validation", "seed"].reported == [2**200 + 1]

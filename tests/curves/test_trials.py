@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.curves import cache as cache_module
+from determined.curves import cache_file
 from determined.curves.cache import CurveCache
 from determined.curves.chart_data import AXES, Axis
 from determined.curves.levels import Level
@@ -285,7 +285,7 @@ def test_without_a_file_memory_is_used(store: Store) -> None:
 
 
 def test_a_file_that_has_become_large_is_emptied(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "_MOST_BYTES", 200_000)
+    monkeypatch.setattr(cache_file, "_MOST_BYTES", 200_000)
     reader = _reader(store, tmp_path)
     trials = [_trained(store, range(1000, 2500)).trial_id for _ in range(20)]
     for _ in range(2):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.engines.base import Line
-from determined.engines.lines import Stream
+from determined.engines.lines import Splitter, Stream
 from determined.output_lines import LONGEST, level_of
 
 
@@ -37,10 +37,32 @@ def test_lines_and_the_unfinished_last_one() -> None:
     assert texts(b"a\nb\n\nc") == ["a", "b", "", "c"]
 
 
-def test_a_carriage_return_ends_a_line() -> None:
-    assert texts(b"\r 10%\r 20%\r\ndone\n") == [" 10%", " 20%", "done"]
+def test_a_line_that_is_rewritten_is_one_line_with_its_last_state() -> None:
+    assert texts(b"\r 10%\r 20%\r\ndone\n") == [" 20%", "done"]
+    assert texts(b"\r 10%", b"\r 20%", b"\r 30%") == [" 30%"]
     assert texts(b"a\r", b"\nb\n") == ["a", "b"]
     assert texts(b"a\r\n\r\nb\r\n") == ["a", "", "b"]
+
+
+def test_the_state_of_a_progress_bar_is_known_while_it_grows() -> None:
+    splitter = Splitter("key", "stderr")
+
+    def fed(block: bytes, now: float) -> list[tuple[str, bool]]:
+        return [(line.text, line.finished) for line in splitter.feed(block, now)]
+
+    assert fed(b"begin\n\r  0%\r  1%", 100.0) == [("begin", True)]
+    assert fed(b"\r  2%\r  3%", 101.9) == []
+    assert fed(b"\r  4%\r  5%", 102.1) == [("  4%", False)]
+    assert fed(b"\r  6%\r  7%", 103.0) == []
+    assert fed(b"\r100%\nend\n", 103.1) == [("100%", True), ("end", True)]
+    assert fed(b"\r next\r", 110.0) == []
+    assert [line.text for line in splitter.flush(111.0)] == [" next"]
+
+
+def test_the_state_of_a_progress_bar_of_a_rank() -> None:
+    line, last = lines_of(b"~[rank=2]  40%\n[rank=2] 100%\n")
+    assert (line.rank, line.text, line.finished) == (2, " 40%", False)
+    assert (last.rank, last.text, last.finished) == (2, "100%", True)
 
 
 def test_ranks_and_levels() -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from determined.launch.wrap_rank import find_rank, split_lines
+from determined.launch.wrap_rank import find_rank
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
@@ -24,7 +24,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[bytes]:
 def test_every_line_carries_the_rank_and_the_code_is_passed_on() -> None:
     program = "import sys; sys.stdout.write('a\\rb\\r\\nc\\n\\nlast'); sys.stderr.write('err\\n'); sys.exit(5)"
     done = run("RANK", "--", sys.executable, "-c", program, RANK="3")
-    assert done.stdout == b"[rank=3] a\n[rank=3] b\n[rank=3] c\n[rank=3] \n[rank=3] last\n"
+    assert done.stdout == b"[rank=3] b\n[rank=3] c\n[rank=3] \n[rank=3] last\n"
     assert done.stderr == b"[rank=3] err\n"
     assert done.returncode == 5
 
@@ -47,8 +47,16 @@ def test_ranks() -> None:
 
 
 def test_lines_are_bounded() -> None:
-    assert split_lines(b"a", b"b\nc") == ([b"ab"], b"c")
-    assert split_lines(b"", b"x" * 70_000) == ([b"x" * 70_000], b"")
+    done = run("0", sys.executable, "-c", "print('x' * 70_000)")
+    lines = done.stdout.splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith(b"[rank=0] ") and len(line) < 70_000 for line in lines)
+    assert b"".join(line.removeprefix(b"[rank=0] ") for line in lines) == b"x" * 70_000
+
+
+def test_a_progress_bar_is_one_line() -> None:
+    done = run("3", sys.executable, "-c", r"print('\r 10%\r 50%\r100%'); print('done\r')")
+    assert done.stdout == b"[rank=3] 100%\n[rank=3] done\n"
 
 
 def test_usage() -> None:

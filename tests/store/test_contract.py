@@ -270,6 +270,26 @@ class TestCheckpoints:
 
 
 class TestLogsAndRequests:
+    def test_the_state_of_a_progress_bar_is_replaced(self, store: Store) -> None:
+        attempt = begin(store)
+
+        def row(sequence: int, said: str, **more: Any) -> LogRow:
+            return LogRow(attempt.trial_id, attempt.number, 0, sequence, "stderr", said, 4000.0 + sequence, **more)
+
+        def lines() -> list[tuple[str, bool]]:
+            return [(line.text, line.finished) for line in store.logs(attempt.trial_id)]
+
+        store.write([row(0, "begins"), row(1, " 10%", finished=False)])
+        assert lines() == [("begins", True), (" 10%", False)]
+        last = store.logs(attempt.trial_id)[-1].id
+        again = [row(2, " 55%", finished=False, replaces=1)]
+        store.write(again)
+        store.write(again)  # repeated after a lost answer
+        assert lines() == [("begins", True), (" 55%", False)]
+        store.write([row(3, "100%", replaces=2), row(4, "ends")])
+        assert lines() == [("begins", True), ("100%", True), ("ends", True)]
+        assert [line.text for line in store.logs(attempt.trial_id, after=last)] == ["100%", "ends"]
+
     def test_lines_come_back_in_order_from_where_a_reader_was(self, store: Store) -> None:
         attempt = begin(store)
 

@@ -154,6 +154,27 @@ def test_some_experiments(tmp_path: Path, exported: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_export_is_on_disk_before_it_has_its_name(
+    form: Format, tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, tmp_path / "store.sqlite")
+    take(exported)
+    target, flushed = tmp_path / "moved", set[tuple[int, int]]()
+    fsync = os.fsync
+
+    def watch_fsync(descriptor: int) -> None:
+        if not target.exists():
+            status = os.fstat(descriptor)
+            flushed.add((status.st_dev, status.st_ino))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    export(target, form)
+    written = [path.stat() for path in (target, *(target.iterdir() if target.is_dir() else ()))]
+    assert {(status.st_dev, status.st_ino) for status in written} <= flushed
+
+
 def test_what_is_there_is_not_replaced(tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, tmp_path / "store.sqlite")
     take(exported)

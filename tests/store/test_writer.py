@@ -249,8 +249,8 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Wr
         def emit(self, record: logging.LogRecord) -> None:
             assert "full" in record.getMessage()
             logging.getLogger("determined.store").removeHandler(self)
-            assert writer._store is not None
-            limit(1_000_000)(writer._store)
+            assert writer._retries.store is not None
+            limit(1_000_000)(writer._retries.store)
 
     logging.getLogger("determined.store").addHandler(Room())
     writer.query(limit(40))
@@ -321,7 +321,7 @@ if how == "forks":
                     os._exit(3)
             writer.flush()
             writer.close()
-            store = writer._store
+            store = writer._retries.store
             del writer, store
             leave(0)
         assert os.waitpid(child, 0)[1] == 0

@@ -107,6 +107,32 @@ def test_what_runs_elsewhere_is_rejected_with_the_reason(site: Site, store: Stor
     assert not actions["delete"]["enabled"]
 
 
+def test_each_action_on_what_another_machine_has_run_works_or_says_why_not(site: Site, store: Store) -> None:
+    """The store is shared, the files are not."""
+    lease, _ = with_trials(store, 1, process=Process("another-host", 1, "then"))
+    number = lease.experiment_id
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(state="COMPLETED", ended=3.0)))
+    store.experiments.release(lease)
+    before = store.experiments.get(number)
+    actions = {one["name"]: one for one in site.get(f"/api/experiments/{number}")["actions"]}
+    for name in ("continue", "extend", "fork"):
+        (result,) = site.act(name, [number], max_trials=9, config=["max_restarts=1"])
+        assert not result["ok"], name
+        assert not actions[name]["enabled"], name
+        assert result["message"], name
+        assert "another machine" in actions[name]["why_not"] or "number of trials" in actions[name]["why_not"]
+        assert "on this machine" in result["message"] or "another machine" in result["message"], result
+    assert store.experiments.get(number) == before
+    for name, options in (
+        ("label", {"text": "x"}),
+        ("rename", {"text": "x"}),
+        ("note", {"text": "x"}),
+        ("archive", {}),
+    ):
+        assert site.act(name, [number], **options)[0]["ok"], name
+    assert site.act("unarchive", [number])[0]["ok"]
+
+
 def test_checkpoints_are_registered_and_deleted(site: Site, store: Store) -> None:
     attempt = begin(store)
     store.write([checkpoint(attempt, 1, "first"), checkpoint(attempt, 2, "second")])

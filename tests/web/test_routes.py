@@ -14,6 +14,7 @@ from determined.store.experiment_changes import Change, ExperimentChange, TrialC
 from determined.store.rows import LogRow
 from determined.store.store import Store
 from determined.web.openapi import answer_type, documented_routes
+from determined.web.tables.stored_json import loads
 from tests.store.experiments import begin_managed, new_trial, with_trials
 from tests.store.rows import begin, checkpoint, metric
 from tests.web.site import Site
@@ -345,6 +346,28 @@ def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     assert experiment["trials"] == 10_000
 
 
+def test_metrics_of_old_trials_are_named_once_their_statistics_are_known(site: Site, store: Store) -> None:
+    first = begin(store)
+    store.write([metric(first, "training", step, {"rare": 1.0} if step == 2 else {"loss": 1.0}) for step in (1, 2, 3)])
+    for _ in range(60):
+        store.write([metric(begin(store), "training", 1, {"loss": 1.0, "note": "text"})])
+    found = site.get("/api/metrics")
+    assert [one["key"] for one in found["keys"]] == ["training/loss", "training/note"]
+    assert found["unread_trials"] == 61 - 50
+    site.get("/api/trials?metric=training/loss")
+    site.app.state.server.statistics.wait()
+    for _ in range(2):
+        found = site.get("/api/metrics")
+        assert {one["key"]: one["numeric"] for one in found["keys"]} == {
+            "training/loss": True,
+            "training/note": False,
+            "training/rare": True,
+        }
+        assert found["unread_trials"] == 0
+    store.write([metric(first, "training", 4, {"loss": 1.0, "new": 1.0})])
+    assert "training/new" in [one["key"] for one in site.get("/api/metrics")["keys"]]
+
+
 def test_curves_keep_spikes_and_mark_what_is_not_finite(site: Site, store: Store) -> None:
     attempt = begin(store)
     values = dict.fromkeys(range(1, 5001), 1.0) | {1234: 1e6, 2000: math.nan, 3000: math.inf}
@@ -371,3 +394,22 @@ def test_a_repeated_question_is_answered_anew_after_every_change(site: Site, sto
             assert site.get(path)["curves"][0]["low"] == [float(one) for one in range(1, step + 1)]
     store.write([metric(attempt, "training", 3, {"loss": 3.0, "other": 1.0})])
     assert site.get(f"{path}&points=2")["curves"][0]["points"] == 3
+
+
+def test_polls_are_answered_alike_with_and_without_the_framework(site: Site, store: Store) -> None:
+    with_trials(store, 1)
+    version = site.get("/api/changes")["version"]
+    for seen in ("", version, "0-1"):
+        quick, framework = (site.get(f"/api/changes?seen={seen}{more}") for more in ("", "&other=1"))
+        assert quick.pop("now") <= framework.pop("now")
+        assert quick == framework
+        assert quick["changed"] is (seen != version)
+
+
+def test_decimals_with_many_digits_are_numbers() -> None:
+    """Only integers that a browser would round are sent as text."""
+    assert loads('{"a": 0.12345678901234567890, "b": [1e-30]}') == {"a": 0.12345678901234568, "b": [1e-30]}
+    assert loads('{"a": 12345678901234567890123, "b": [-9223372036854775809]}') == {
+        "a": "12345678901234567890123",
+        "b": ["-9223372036854775809"],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -15,8 +16,11 @@ import pytest
 from determined.curves import cache
 from determined.store.open import open_store
 from determined.store.store import Store
+from tests.helpers.mounts import read_only
 from tests.helpers.postgres import PostgresServer, running_server
 from tests.store.rows import begin, metric
+from tests.web.server import Server
+from tests.web.server import running_server as started_server
 from tests.web.site import Site
 
 READS = ["/api/trials", "/api/experiments", "/api/metrics", "/api/failures", "/api/models", "/api/queue"]
@@ -180,6 +184,79 @@ def test_without_space_for_the_cache_charts_are_drawn(
         assert found["curves"][0]["points"] == 2
         assert "a file, not a directory" in found["note"]
         assert site.get("/api/trials?metric=training/loss")["rows"][0]["metrics"]["training/loss"]["count"] == 2
+
+
+def test_a_store_that_a_newer_version_migrates_meanwhile_is_named(site: Site, place: str) -> None:
+    add_run(place)
+    assert problem(site) is None
+    all_answer(site, 200)
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE determined_schema SET version = 999")
+        database.execute("ALTER TABLE trials RENAME COLUMN progress TO advance")
+    database.close()
+    assert "newer version of determined-pytorch" in (problem(site) or "")
+    all_answer(site, 409)
+
+
+def test_a_store_that_is_damaged_meanwhile_is_named(site: Site, place: str) -> None:
+    for _ in range(20):
+        add_run(place)
+    assert problem(site) is None
+    all_answer(site, 200)
+    with sqlite3.connect(place) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    content = Path(place).read_bytes()
+    Path(place).write_bytes(content[:100] + b"\xff" * (len(content) - 100))
+    for path in ("/api/trials", "/api/experiments"):
+        answer = site.ask("GET", path, site.bearer)
+        assert answer.status_code == 503, answer.text
+        assert "cannot be used" in answer.json()["error"]
+    for ending in ("-wal", "-shm"):
+        Path(place + ending).unlink(missing_ok=True)
+    Path(place).write_bytes(content)
+    all_answer(site, 200)
+
+
+def write_run(place: str) -> None:
+    store = open_store(place)
+    attempt = begin(store)
+    store.write([metric(attempt, "training", step, {"loss": float(step)}) for step in range(900)])
+    store.close()
+
+
+def drawn_with_note(server: Server) -> str:
+    found = server.get("/api/curves?trials=1&key=training/loss")
+    assert found["curves"][0]["points"] == 900
+    row = server.get("/api/trials?metric=training/loss")["rows"][0]
+    assert row["metrics"]["training/loss"]["max"] == 899.0
+    note: str = server.get("/api/curves?trials=1&key=training/loss&points=500")["note"]
+    return note
+
+
+def test_charts_are_drawn_while_no_file_can_grow(place: str, static: Path, tmp_path: Path) -> None:
+    """As with a quota, or without space: the cache file is created, but cannot be filled."""
+    write_run(place)
+    env = {"DET_STORE": place, "XDG_DATA_HOME": str(tmp_path / "data")}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ExitStack() as ending:
+        ending.callback(open_store(place).close)  # so that SQLite's own files exist
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+        try:
+            server = ending.enter_context(started_server(static, env))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert "charts are not cached" in drawn_with_note(server)
+
+
+def test_charts_are_drawn_where_the_data_directory_is_read_only(place: str, static: Path, tmp_path: Path) -> None:
+    write_run(place)
+    data = tmp_path / "data"
+    data.mkdir(0o700)
+    with read_only(data), started_server(static, {"DET_STORE": place, "XDG_DATA_HOME": str(data)}) as server:
+        note = drawn_with_note(server)
+        assert "charts are not cached" in note
+        assert str(data) in note
 
 
 @pytest.fixture

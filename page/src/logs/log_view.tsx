@@ -22,9 +22,15 @@ interface Loaded {
   older: boolean;
 }
 
+/** What writes a line: the state of a progress bar is replaced by the next line of the same stream. */
+function streamOf(line: LogLine): string {
+  return `${line.trial} ${line.attempt} ${line.rank} ${line.stream}`;
+}
+
 function mergeAfter(before: Loaded, answer: LogLines): Loaded {
   if (answer.lines.length === 0) return before;
-  const lines = [...before.lines, ...answer.lines];
+  const newer = new Set(answer.lines.map(streamOf));
+  const lines = [...before.lines.filter((line) => line.finished || !newer.has(streamOf(line))), ...answer.lines];
   return { lines: lines.slice(-KEPT), older: before.older || lines.length > KEPT };
 }
 

@@ -5,11 +5,12 @@ import { setParams, splitNumbers, useAddress } from "../address.ts";
 import { CurvesChart } from "../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
 import { Swatch } from "../charts/palette.tsx";
-import { firstLine, formatDuration, formatNumber, formatValue, plural, toNumber } from "../format.ts";
+import { firstLine, formatDuration, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { duration } from "../table/columns.tsx";
 import type { Comparison, MetricKeys, TrialRow } from "../types.ts";
 import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
+import { Long } from "../ui/long.tsx";
 import { chosenMetric } from "./experiment/curves.tsx";
 
 const MOST_COLUMNS = 30;
@@ -26,6 +27,10 @@ export function ComparePage() {
         : <Shown answer={answer} what="the comparison">{(data) => <Compared data={data} ids={ids} />}</Shown>}
     </>
   );
+}
+
+function cell(value: unknown): ComponentChild {
+  return <Long text={formatValue(value)} most={160} />;
 }
 
 function AddTrials({ ids }: { ids: number[] }) {
@@ -66,8 +71,8 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
         { name: "batches", cells: shown.map((row) => formatNumber(row.batches)), differs: false },
         { name: "duration", cells: shown.map((row) => formatDuration(duration(row))), differs: false },
       ]} />
-      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
-      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(formatValue), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
+      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
+      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
       <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} tools={<CodeLinks trials={shown} />} />
     </>
   );
@@ -89,7 +94,7 @@ function Side({ title, trials, rows, same, tools }: {
       {rows.length === 0 ? <p class="panel-body quiet">{same ? "The same in all." : "Nothing recorded."}</p> : (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={title}><table class="sheet">
           <thead><tr><th>Name</th>{trials.map((row) => <th key={row.id}><Link to={`/trials/${row.id}`}><Swatch trial={row.id} /> {row.id}</Link></th>)}</tr></thead>
-          <tbody>{rows.map((row) => <tr key={row.name} class={row.differs ? "differs" : undefined}><th scope="row">{row.name}{row.differs && <span class="hidden-text"> (differs)</span>}</th>{row.cells.map((cell, at) => <td key={at} class="number">{cell}</td>)}</tr>)}</tbody>
+          <tbody>{rows.map((row) => <tr key={row.name} class={row.differs ? "differs" : undefined}><th scope="row">{shorten(row.name, 120)}{row.differs && <span class="hidden-text"> (differs)</span>}</th>{row.cells.map((cell, at) => <td key={at} class="number">{cell}</td>)}</tr>)}</tbody>
         </table></div>
       )}
     </Panel>

@@ -9,6 +9,7 @@ import { useAnswer } from "../live.ts";
 import { duration } from "../table/columns.tsx";
 import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
 import { Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
 import { CodeTab } from "./experiment/code.tsx";
 import { ConfigTab } from "./experiment/config.tsx";
@@ -95,7 +96,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
         <div class="grow">
           <div class="crumbs"><Link to="/runs?view=experiments">Experiments</Link> / {row.id}</div>
           <div class="title"><h1 class="name">{firstLine(row.name) || `Experiment ${row.id}`}</h1><State state={row.state} pending={row.pending} reason={row.reason} /><Tags tags={row.labels} /></div>
-          {row.description && <p class="quiet wrap">{row.description}</p>}
+          {row.description && <p class="quiet"><Long text={row.description} /></p>}
         </div>
         <div class="row">
           <CopyMenu commands={detail.commands} python={detail.python} />
@@ -104,7 +105,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
           }} />
         </div>
       </div>
-      {row.state === "ERROR" && row.reason && <Notice kind="bad" title="The experiment failed."><span class="wrap">{row.reason}</span></Notice>}
+      {row.state === "ERROR" && row.reason && <Notice kind="bad" title="The experiment failed."><Long text={row.reason} /></Notice>}
       {row.abandoned && <Notice kind="warn" title="Nothing runs this experiment now.">Its runner ended without finishing it. Activate it to go on.</Notice>}
       <section class="panel"><div class="panel-body"><Facts items={[
         ["Best", row.best === null ? "–" : <><span class="big number">{formatNumber(toNumber(row.best))}</span>{row.best_trial !== null && <> <Link to={`/trials/${row.best_trial}`}>trial {row.best_trial}</Link></>}</>],

@@ -1,8 +1,9 @@
 // The registry of models: all of them, or the versions of one.
-import { formatBytes, formatNumber, formatTime, formatValue, toNumber } from "../format.ts";
+import { formatBytes, formatNumber, formatTime, formatValue, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { ModelDetail, ModelRows } from "../types.ts";
 import { Copy, Empty, Facts, Link, Panel, Shown, Tags } from "../ui/basics.tsx";
+import { Long } from "../ui/long.tsx";
 
 export function ModelsPage() {
   const answer = useAnswer<ModelRows>("/api/models");
@@ -15,7 +16,7 @@ export function ModelsPage() {
             <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
               <thead><tr><th>Model</th><th class="right">Versions</th><th>Description</th><th>Labels</th><th>Owner</th><th>Changed</th></tr></thead>
               <tbody>{rows.map((row) => (
-                <tr key={row.id}><td><Link to={`/models/${row.id}`}><span class="name">{row.name}</span></Link>{row.archived && <span class="badge">archived</span>}</td><td class="right">{row.versions}</td><td>{row.description}</td><td><Tags tags={row.labels} /></td><td>{row.owner}</td><td>{formatTime(row.updated)}</td></tr>
+                <tr key={row.id}><td><Link to={`/models/${row.id}`}><span class="name">{row.name}</span></Link>{row.archived && <span class="badge">archived</span>}</td><td class="right">{row.versions}</td><td><Long text={row.description} most={200} /></td><td><Tags tags={row.labels} /></td><td>{row.owner}</td><td>{formatTime(row.updated)}</td></tr>
               ))}</tbody>
             </table></div>
           )}
@@ -36,18 +37,18 @@ function Model({ data }: { data: ModelDetail }) {
   return (
     <>
       <div class="head">
-        <div class="grow"><div class="crumbs"><Link to="/models">Models</Link> / {row.id}</div><div class="title"><h1 class="name">{row.name}</h1><Tags tags={row.labels} /></div>{row.description && <p class="quiet wrap">{row.description}</p>}</div>
+        <div class="grow"><div class="crumbs"><Link to="/models">Models</Link> / {row.id}</div><div class="title"><h1 class="name">{row.name}</h1><Tags tags={row.labels} /></div>{row.description && <p class="quiet"><Long text={row.description} /></p>}</div>
         <Copy text={command} label="Copy as det" />
         <Copy text={`from determined.experimental import client\nclient.get_model(${JSON.stringify(row.name)})`} label="Copy as Python" />
       </div>
-      <Panel><Facts items={[["Owner", row.owner], ["Created", formatTime(row.created)], ["Changed", formatTime(row.updated)], ...Object.entries(row.metadata).map(([name, value]) => [name, formatValue(value)] as const)]} />{row.notes && <p class="wrap">{row.notes}</p>}</Panel>
+      <Panel><Facts items={[["Owner", row.owner], ["Created", formatTime(row.created)], ["Changed", formatTime(row.updated)], ...Object.entries(row.metadata).map(([name, value]) => [shorten(name, 80), <Long text={formatValue(value)} most={200} />] as const)]} />{row.notes && <p><Long text={row.notes} most={2000} /></p>}</Panel>
       <Panel flush title="Versions">
         {versions.length === 0 ? <Empty title="No versions yet" /> : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th class="right">Version</th><th>Name</th><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th class="right">Size</th><th>Created</th><th>Notes</th></tr></thead>
             <tbody>{versions.map((version) => (
-              <tr key={version.number}><td class="right">{version.number}</td><td class="name">{version.name}</td><td><code title={version.checkpoint.id}>{version.checkpoint.id.slice(0, 8)}</code></td><td><Link to={`/trials/${version.checkpoint.trial}`}>{version.checkpoint.trial}</Link></td>
-                <td class="right">{formatNumber(version.checkpoint.batches)}</td><td class="right">{formatNumber(toNumber(version.checkpoint.metric))}</td><td class="right">{formatBytes(version.checkpoint.bytes)}</td><td>{formatTime(version.created)}</td><td class="wrap">{version.notes}</td></tr>
+              <tr key={version.number}><td class="right">{version.number}</td><td class="name">{shorten(version.name, 80)}</td><td><code title={version.checkpoint.id}>{version.checkpoint.id.slice(0, 8)}</code></td><td><Link to={`/trials/${version.checkpoint.trial}`}>{version.checkpoint.trial}</Link></td>
+                <td class="right">{formatNumber(version.checkpoint.batches)}</td><td class="right">{formatNumber(toNumber(version.checkpoint.metric))}</td><td class="right">{formatBytes(version.checkpoint.bytes)}</td><td>{formatTime(version.created)}</td><td class="wrap"><Long text={version.notes} /></td></tr>
             ))}</tbody>
           </table></div>
         )}

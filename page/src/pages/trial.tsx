@@ -9,6 +9,7 @@ import { LogView } from "../logs/log_view.tsx";
 import { duration } from "../table/columns.tsx";
 import type { TrialDetail } from "../types.ts";
 import { Copy, Empty, Facts, Link, Meter, Notice, Panel, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
 import { MetricsTab } from "./trial/metrics.tsx";
 import { ProfileTab } from "./trial/profile.tsx";
@@ -63,7 +64,7 @@ function Head({ detail }: { detail: TrialDetail }) {
           <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: alone(detail) } }} />
         </div>
       </div>
-      {(detail.reason ?? row.reason) && <Notice kind={row.state === "ERROR" ? "bad" : ""} title={row.state === "ERROR" ? "The trial failed." : "Why it ended"}><pre class="wrap">{detail.reason ?? row.reason}</pre></Notice>}
+      {(detail.reason ?? row.reason) && <Notice kind={row.state === "ERROR" ? "bad" : ""} title={row.state === "ERROR" ? "The trial failed." : "Why it ended"}><pre><Long text={detail.reason ?? row.reason ?? ""} most={2000} /></pre></Notice>}
       <section class="panel"><div class="panel-body"><Facts items={[
         ["Best", <span class="big number">{formatNumber(toNumber(row.best))}</span>],
         ["Latest", formatNumber(toNumber(row.latest))],
@@ -95,14 +96,14 @@ function Hparams({ detail }: { detail: TrialDetail }) {
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th>Name</th><th>Value</th>{differing.size > 0 && <th>Assigned by the search</th>}</tr></thead>
             <tbody>{names.map((name) => (
-              <tr key={name} class={differing.has(name) ? "differs" : undefined}><td class="mono">{name}</td><td class="mono wrap">{formatValue(detail.row.hparams[name])}</td>{differing.size > 0 && <td class="mono wrap">{differing.has(name) ? formatValue(detail.assigned_hparams[name]) : ""}</td>}</tr>
+              <tr key={name} class={differing.has(name) ? "differs" : undefined}><td class="mono"><Long text={name} most={160} /></td><td class="mono wrap"><Long text={formatValue(detail.row.hparams[name])} /></td>{differing.size > 0 && <td class="mono wrap"><Long text={differing.has(name) ? formatValue(detail.assigned_hparams[name]) : ""} /></td>}</tr>
             ))}</tbody>
           </table></div>
         )}
       </Panel>
       <div class="stack">
         {detail.command && <Panel title="Command" tools={<Copy text={detail.command} label="Copy" />}><pre class="lines">{detail.command}</pre></Panel>}
-        {metadata.length > 0 && <Panel flush title="Metadata"><table class="sheet"><tbody>{metadata.map(([name, value]) => <tr key={name}><td class="mono">{name}</td><td class="wrap">{formatValue(value)}</td></tr>)}</tbody></table></Panel>}
+        {metadata.length > 0 && <Panel flush title="Metadata"><table class="sheet"><tbody>{metadata.map(([name, value]) => <tr key={name}><td class="mono"><Long text={name} most={160} /></td><td class="wrap"><Long text={formatValue(value)} /></td></tr>)}</tbody></table></Panel>}
         {detail.outputs.length > 0 && <Panel flush title="Outputs"><table class="sheet"><tbody>{detail.outputs.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table></Panel>}
       </div>
     </div>
@@ -120,7 +121,7 @@ function Attempts({ detail }: { detail: TrialDetail }) {
               <td class="right">{attempt.number}</td><td><State state={attempt.why_ended && attempt.state === "running" ? "lost" : attempt.state} /></td><td>{formatTime(attempt.started, true)}</td>
               <td class="right">{attempt.ended !== null && attempt.started !== null ? formatDuration(attempt.ended - attempt.started) : "–"}</td>
               <td class="right">{formatNumber(attempt.first_batch)}</td><td class="right">{formatNumber(attempt.last_batch)}</td><td><code>{attempt.checkpoint?.slice(0, 8) ?? "–"}</code></td>
-              <td class="wrap">{attempt.why_ended ?? "–"}{attempt.exit_code !== null && ` (exit code ${attempt.exit_code})`}</td><td>{attempt.host}</td>
+              <td class="wrap"><Long text={attempt.why_ended ?? "–"} />{attempt.exit_code !== null && ` (exit code ${attempt.exit_code})`}</td><td>{attempt.host}</td>
             </tr>
           ))}</tbody>
         </table></div>

@@ -17,6 +17,7 @@ from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checked_id, parse_metadata
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.checkpoint_storage.staging import Staging
+from determined.durable_files import sync
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
 from determined.names import is_uuid, named_entry
 
@@ -98,7 +99,7 @@ class DirectoryStorage:
         # Flushed before the rename: after a power failure a visible checkpoint must not have empty files.
         files.sync_tree(staged, flushed)
         self._staging.publish(checkpoint_id, self.root / checkpoint_id)
-        files.sync(self.root)
+        sync(self.root)
         return resources
 
     def contribute(self, checkpoint_id: str) -> None:
@@ -165,7 +166,7 @@ class DirectoryStorage:
                 os.replace(draft, path / name)
             finally:
                 draft.unlink(missing_ok=True)
-        files.sync(path)
+        sync(path)
         return files.resources(path)
 
     def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
@@ -187,7 +188,7 @@ class DirectoryStorage:
         grave = path.parent / f".deleted-{checkpoint_id}-{secrets.token_hex(4)}"
         os.rename(path, grave)
         # Before the files are deleted: after a power failure the id must not name a half-deleted directory.
-        files.sync(path.parent)
+        sync(path.parent)
         shutil.rmtree(grave)
 
     def _find(self, checkpoint_id: str) -> Path:

@@ -19,6 +19,7 @@ from determined.checkpoint_storage.outputs import (
     upload_key,
 )
 from determined.checkpoint_storage.staging import Staging
+from determined.durable_files import sync
 
 _REPLACED = ".replaced-"
 # How often the directory of the target is created again; two uploads that fail at the same moment are rare.
@@ -117,7 +118,7 @@ class DirectoryOutputs:
             hidden = self._root / f".deleted-{output}-{secrets.token_hex(4)}"
             with contextlib.suppress(FileNotFoundError):
                 os.rename(path, hidden)
-                files.sync(self._root)
+                sync(self._root)
                 shutil.rmtree(hidden)
 
     def _directory(self, output: str) -> Path:

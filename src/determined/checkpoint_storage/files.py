@@ -10,6 +10,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from determined.durable_files import sync
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)  # where a copy instead of a link would fail as well, with a less clear error
 
 
@@ -160,13 +162,3 @@ def _flushed_files(root: Path) -> set[tuple[int, int]]:
 
 def _flush_marker(root: Path) -> Path:
     return root.with_name(f".{root.name}-flushed")
-
-
-def sync(path: str | Path) -> None:
-    """Flush a file or directory to disk."""
-    # Reading is enough for fsync, and the files may be read-only.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

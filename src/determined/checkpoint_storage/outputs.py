@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from determined.checkpoint_storage import files
 from determined.checkpoint_storage.staging import Staging
+from determined.durable_files import sync
 from determined.errors import CheckpointNotFound
 from determined.names import is_file_name, shown
 
@@ -141,4 +141,4 @@ def sync_directories(directories: Collection[Path]) -> None:
     """Flush directories to disk, deepest first."""
     # Deepest first, so that no directory is durable before its contents.
     for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
-        files.sync(directory)
+        sync(directory)

@@ -20,6 +20,7 @@ from determined.cli.display.safe_text import log_line
 from determined.cli.display.times import parse_time, time_text, with_utc
 from determined.cli.selection.arguments import ID, Count
 from determined.cli.store_access import retry_while_unavailable
+from determined.store.log_reader import PAGE, POLLING_SECONDS, LogReader
 from determined.store.records import LOG_LEVELS, LogFilter
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from determined.store.records import Log, LogFilter
     from determined.store.store import Store
 
-_PAGE = 1000  # lines per query, which bounds memory for logs of any length
-# Each poll is a query, and a line should appear without a visible delay.
-_POLLING_SECONDS = 0.5
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
 
@@ -127,67 +125,60 @@ def print_log(
 
     With `choice.follow`, poll until `may_grow` returns False; `trials` is called at every poll, as new ones may start.
     """
-    log = _Reader(store, trials, choice.only)
+    log = _Reader(store, trials, choice.only, finished_only=choice.follow)
     printed = _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
     follow = choice.follow
     while follow:
-        follow = retry_while_unavailable(
-            may_grow
-        )  # checked before reading, so that lines written until then are still printed
+        # Checked before reading, so that lines written until then are still printed.
+        follow = retry_while_unavailable(may_grow)
         printed += _print(log.new_lines(), name_trials, form)
         if follow:
-            time.sleep(_POLLING_SECONDS)
+            time.sleep(POLLING_SECONDS)
     return printed
 
 
 class _Reader:
-    """Reads the logs of trials, each time from where it stopped before."""
+    """Reads the logs of trials together, each time from where it stopped before."""
 
-    def __init__(self, store: Store, trials: Callable[[], list[int]], only: LogFilter) -> None:
+    def __init__(
+        self, store: Store, trials: Callable[[], list[int]], only: LogFilter, *, finished_only: bool = False
+    ) -> None:
         self._store = store
         self._trials = trials
         self._only = only
-        self._after: dict[int, int] = {}  # by trial: lines up to this id have been read or did not match
+        self._finished_only = finished_only
+        self._readers: dict[int, LogReader] = {}  # by trial
 
     def new_lines(self, most: int | None = None) -> Iterator[Found]:
         """Return the first `most` unread lines, in the order in which they reached the store."""
-        # Merged by id: the order in which lines reached the store, which does not depend on clocks.
-        found = merge(
-            *(self._pages(trial, most) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
-        )
-        return islice(found, most)
+        per_page = PAGE if most is None else min(most, PAGE)
+        return islice(self._merged(lambda reader: reader.new_lines(per_page)), most)
 
     def last_lines(self, count: int) -> Iterator[Found]:
         """Return the last `count` lines of all trials together."""
-        found = merge(
-            *(self._last(trial, count) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
-        )
-        # Each trial has returned its own last lines; of these the last ones count.
-        return iter(deque(found, maxlen=count))
+        # Each trial returns its own last lines; of these the last ones count.
+        return iter(deque(self._merged(lambda reader: reader.last_lines(count)), maxlen=count))
 
-    def _pages(self, trial_id: int, most: int | None) -> Iterator[Found]:
-        """Yield the unread lines of a trial, read in pages."""
-        # The newest id is read first: lines up to it that do not match need not be searched again at the next poll.
-        newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
-        limit = _PAGE if most is None else min(most, _PAGE)
-        while page := self._read(trial_id, limit=limit):
-            yield from page
-        self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
+    def _merged(self, lines_of: Callable[[LogReader], Iterable[Log]]) -> Iterator[Found]:
+        """Return lines of all trials in the order in which they reached the store."""
+        trials = retry_while_unavailable(self._trials)
+        found = [_of_trial(trial_id, lines_of(self._reader(trial_id))) for trial_id in trials]
+        # By id, which does not depend on clocks.
+        return merge(*found, key=lambda line: line[1].id)
 
-    def _last(self, trial_id: int, count: int) -> list[Found]:
-        """Return the last `count` lines of a trial, and mark all lines up to now as read."""
-        newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
-        found = self._read(trial_id, tail=count)
-        self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
-        return found
+    def _reader(self, trial_id: int) -> LogReader:
+        if trial_id not in self._readers:
+            self._readers[trial_id] = LogReader(
+                self._run_query, trial_id, self._only, finished_only=self._finished_only
+            )
+        return self._readers[trial_id]
 
-    def _read(self, trial_id: int, *, limit: int | None = None, tail: int | None = None) -> list[Found]:
-        """Return the next matching lines of a trial, or the last ones with `tail`, and mark them as read."""
-        after = self._after.get(trial_id, 0)
-        lines = retry_while_unavailable(lambda: self._store.logs(trial_id, after, limit, only=self._only, tail=tail))
-        if lines:
-            self._after[trial_id] = lines[-1].id
-        return [(trial_id, line) for line in lines]
+    def _run_query(self, query: Callable[[Store], list[Log]]) -> list[Log]:
+        return retry_while_unavailable(lambda: query(self._store))
+
+
+def _of_trial(trial_id: int, lines: Iterable[Log]) -> Iterator[Found]:
+    return ((trial_id, line) for line in lines)
 
 
 def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> int:
@@ -197,7 +188,7 @@ def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> int:
     """
     lines = iter(lines)
     printed = 0
-    while some := list(islice(lines, _PAGE)):
+    while some := list(islice(lines, PAGE)):
         if form == "json":
             click.echo("\n".join(json_line(log_plain(line, trial_id)) for trial_id, line in some))
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,41 +16,18 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
+from determined.curves.cache_file import empty, file_identity, is_large, open_file, open_memory
 from determined.curves.chart_data import Axis
 from determined.curves.derive import Curve
 from determined.curves.encoding import decode, encode
 from determined.curves.read import Key
 from determined.curves.summary import Statistics
-from determined.paths import data_dir
-
-_VERSION = 1  # of the tables and of the encoding; a file of another version is emptied
-_PAGE_BYTES = 4096
-_MOST_BYTES = 2**28  # then the file is emptied, and filled again within seconds
-_MOST_BYTES_IN_MEMORY = 2**26
-_BUSY_SECONDS = 2.0
-_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
+from determined.paths import data_dir_path
+from determined.store.databases.base import few_enough
+from determined.store.databases.sqlite_errors import is_busy, is_full
 
 _VERSION_COLUMNS = "t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time"
 _SUMMARY = "summary"  # in the place of an axis: the version of a trial's statistics
-
-# A summary is found by metric: a table of runs shows few metrics of many trials.
-_TABLES = """
-CREATE TABLE trials (
-    store TEXT, trial INTEGER, axis TEXT, changes INTEGER, rewrites INTEGER, settled_step INTEGER, started REAL,
-    anchor_step INTEGER, anchor_time REAL,
-    PRIMARY KEY (store, trial, axis)
-) WITHOUT ROWID;
-CREATE TABLE curves (
-    store TEXT, trial INTEGER, axis TEXT, metric_group TEXT, name TEXT, settled_statistics TEXT,
-    settled BLOB, whole BLOB,
-    PRIMARY KEY (store, trial, axis, metric_group, name)
-) WITHOUT ROWID;
-CREATE TABLE summaries (
-    store TEXT, metric_group TEXT, name TEXT, trial INTEGER, changes INTEGER, statistics TEXT,
-    PRIMARY KEY (store, metric_group, name, trial)
-) WITHOUT ROWID;
-CREATE INDEX summaries_by_trial ON summaries (store, trial);
-"""
 
 
 @dataclass(frozen=True)
@@ -100,7 +76,7 @@ class Entry:
 
 def default_path() -> Path:
     """Return the file that the programs of this user share."""
-    return data_dir() / "curves.sqlite"
+    return data_dir_path() / "curves.sqlite"  # not created here: it may be impossible, and charts go without it
 
 
 class CurveCache:
@@ -157,8 +133,11 @@ class CurveCache:
 
     def summaries(
         self, store: str, trial_ids: Sequence[int], keys: Sequence[Key] | None = None
-    ) -> Iterator[tuple[int, int, Key, Statistics]]:
-        """Yield trial id, version and statistics of each metric, or of some metrics, that are cached for trials."""
+    ) -> Iterator[tuple[int, int, Key, Statistics | None]]:
+        """Yield trial id, version and statistics of each metric, or of some metrics, that are cached for trials.
+
+        The statistics are None where the file is damaged.
+        """
         select = "SELECT t.trial, t.changes, t.metric_group, t.name, t.statistics FROM summaries t WHERE t.store = ?"
         if keys is None:
             rows = self._of_trials(select, [store], trial_ids)
@@ -166,7 +145,11 @@ class CurveCache:
             one_metric = f"{select} AND t.metric_group = ? AND t.name = ?"
             rows = [row for key in keys for row in self._of_trials(one_metric, [store, *key], trial_ids)]
         for trial, changes, group, name, statistics in rows:
-            yield trial, changes, (group, name), Statistics(*json.loads(statistics))
+            try:
+                known = Statistics(*json.loads(statistics))
+            except (ValueError, TypeError):
+                known = None
+            yield trial, changes, (group, name), known
 
     def write(self, store: str, axis: Axis, entries: Sequence[Entry]) -> None:
         """Replace the entries of trials for an axis, and their statistics, in one transaction."""
@@ -197,8 +180,7 @@ class CurveCache:
         """Return the rows of trials, few enough in each statement."""
         return [
             row
-            for start in range(0, len(trial_ids), _MOST_VALUES)
-            for chunk in [trial_ids[start : start + _MOST_VALUES]]
+            for chunk in few_enough(trial_ids)
             for row in self._execute(f"{select} AND t.trial IN ({', '.join('?' * len(chunk))})", [*values, *chunk])
         ]
 
@@ -216,30 +198,44 @@ class CurveCache:
             try:
                 yield connection
             except sqlite3.Error as error:
-                if connection.in_transaction:
-                    connection.rollback()
-                if "full" in str(error) and _is_large(connection):
-                    _empty(connection)
-                else:
-                    self._give_up(error)
+                self._recover(connection, error)
+
+    def _recover(self, connection: sqlite3.Connection, error: sqlite3.Error) -> None:
+        """Make the cache usable after an error, if that is possible. What was to be read counts as not cached."""
+        if type(error) is sqlite3.DatabaseError:  # the file is damaged; other errors are subclasses
+            self.close()
+            self._path.unlink(missing_ok=True)
+            return
+        if connection.in_transaction:
+            connection.rollback()
+        if self._file is not None and error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
+            self.close()  # other tables, of a program of another version: they are created when the file is opened
+            return
+        if is_busy(error):
+            return  # another process writes for long
+        if is_full(error) and is_large(connection):
+            empty(connection)
+        else:
+            self._give_up(error)
 
     def _connect(self) -> sqlite3.Connection:
-        if self._file is not None and _identity(self._path) != self._file:
+        """Return the connection to the file; to a database in memory if the file cannot be used."""
+        if self._file is not None and file_identity(self._path) != self._file:
             self.close()  # another process has deleted the file, and may have created a new one
         if self._connection is None:
             try:
                 if self.trouble is None:
-                    self._connection = _opened_file(self._path)
-                    self._file = _identity(self._path)
+                    self._connection = open_file(self._path)
+                    self._file = file_identity(self._path)
             except (sqlite3.Error, OSError) as error:
                 self._give_up(error)
             if self._connection is None:
                 self._file = None
-                self._connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-                _set_up(self._connection, _MOST_BYTES_IN_MEMORY)
+                self._connection = open_memory()
         return self._connection
 
     def _give_up(self, error: Exception) -> None:
+        """Stop using the file, and keep the reason."""
         self.trouble = f"charts are not cached: {self._path}: {error}"
         self.close()
 
@@ -263,62 +259,3 @@ def _rows_of(store: str, axis: Axis, entry: Entry) -> tuple[list[tuple[Any, ...]
 
 def _text(statistics: Statistics | None) -> str | None:
     return None if statistics is None else json.dumps(statistics)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _opened_file(path: Path) -> sqlite3.Connection:
-    """Open the file, created for its owner only. A damaged one is replaced."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for last in (False, True):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            _set_up(connection, _MOST_BYTES)
-        except sqlite3.OperationalError:
-            connection.close()
-            raise
-        except sqlite3.DatabaseError:
-            connection.close()
-            if last:
-                raise
-            path.unlink(missing_ok=True)
-        else:
-            return connection
-    raise AssertionError("one of two attempts returns or raises")
-
-
-def _set_up(connection: sqlite3.Connection, most_bytes: int) -> None:
-    """Create the tables, in the place of those of another version. Another process may do the same."""
-    # What is lost in a power failure is derived again. The journal stays the default: in WAL mode the names of two more
-    # files would be shared with a file that replaces a deleted one.
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE_BYTES}")
-    if connection.execute("PRAGMA user_version").fetchone() == (_VERSION,):
-        return
-    connection.execute("BEGIN EXCLUSIVE")
-    if connection.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            connection.execute(f'DROP TABLE "{table}"')
-        for statement in _TABLES.split(";"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-    connection.execute("COMMIT")
-
-
-def _is_large(connection: sqlite3.Connection) -> bool:
-    """Return whether the file has reached its maximum, so that not the disk is full."""
-    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
-    ((most,),) = connection.execute("PRAGMA max_page_count").fetchall()
-    return bool(pages > most // 2)
-
-
-def _empty(connection: sqlite3.Connection) -> None:
-    for table in ("summaries", "curves", "trials"):
-        connection.execute(f"DELETE FROM {table}")

@@ -123,6 +123,7 @@ def curves_data(
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
+    """Return the data of one curve of a chart; only one of an ended trial that is not overwritten has a last value."""
     is_valid = trial.attempt is None
     last = curve.last if is_valid and trial.state in TRIAL_ENDED else None
     return {

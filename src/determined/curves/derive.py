@@ -47,6 +47,7 @@ def extended(curve: Curve, more: Points) -> Curve:
 
 
 def _level(curve: Points) -> Level:
+    """Return a curve in buckets that are as narrow as the number of buckets allows."""
     return build_level(curve.x, curve.values, fitting_exponent(float(curve.x.min()), float(curve.x.max()), _BUCKETS))
 
 
@@ -57,6 +58,7 @@ def _exponent(level: Level) -> int:
 
 
 def _epochs(columns: dict[Key, Column], group: str) -> Column | None:
+    """Return the metric of a group that counts epochs, or None if the group does not report one."""
     return next((columns[group, name].numbers() for name in EPOCHS if (group, name) in columns), None)
 
 

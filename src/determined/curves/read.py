@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from determined.config.metric_values import number
+from determined.curves import exact_json
 from determined.curves.levels import Floats, Integers
 from determined.curves.summary import Statistics, statistics_of
 from determined.errors import StoreError
 from determined.store.substores.report_texts import ReportTexts
-
-_orjson: Any
-try:
-    _orjson = importlib.import_module("orjson")
-except ImportError:  # it comes with the extra `ui`
-    _orjson = None
 
 Key = tuple[str, str]  # group and name of a metric
 
@@ -82,14 +75,30 @@ class Column:
 
 def read_columns(pages: Iterable[ReportTexts]) -> dict[Key, Column]:
     """Return the column of each metric; groups are sorted, and names are in the order of their first report."""
-    groups: dict[str, list[_Page]] = {}
+    groups: dict[str, list[ReportTexts]] = {}
     for page in pages:
-        groups.setdefault(page.group, []).append(_parsed(page))
+        groups.setdefault(page.group, []).append(page)
     return {
         (group, _encodable(name)): column
         for group in sorted(groups)
-        for name, column in _columns(groups[group]).items()
+        for name, column in _of_group(groups[group]).items()
     }
+
+
+def _of_group(pages: Sequence[ReportTexts]) -> dict[str, Column]:
+    """Return the columns of one group."""
+    columns = _columns([_parsed(page, exact_json.loads_rounded) for page in pages])
+    # Values are looked at first: to search the texts takes as long as to decode them.
+    if any(map(_may_be_rounded, columns.values())) and any(exact_json.has_long_integer(page.bodies) for page in pages):
+        columns = _columns([_parsed(page, exact_json.loads) for page in pages])
+    return columns
+
+
+def _may_be_rounded(column: Column) -> bool:
+    """Return whether a column may contain, or have contained, an integer of more than 64 bits."""
+    if column.numeric is not None and not {list, dict}.isdisjoint(map(type, column.reported)):
+        return True
+    return bool(np.any(np.abs(column.values) >= 2.0**63))
 
 
 @dataclass(frozen=True)
@@ -102,32 +111,24 @@ class _Page:
     bodies: list[dict[str, Any]]
 
 
-def _parsed(page: ReportTexts) -> _Page:
-    """Decode the texts of a page, and sort its reports if the database has not."""
+def _parsed(page: ReportTexts, loads: Callable[[str], Any]) -> _Page:
+    """Decode the texts of a page, its JSON with `loads`, and sort its reports if the database has not."""
     steps = np.fromstring(page.steps, dtype=np.int64, sep=",")
     count = len(steps)
     ranks = np.zeros(count, np.int64) if page.ranks is None else np.fromstring(page.ranks, dtype=np.int64, sep=",")
     times = np.full(count, np.nan) if page.times is None else np.fromstring(page.times, dtype=np.float64, sep=",")
-    bodies = _loads(page.bodies)
+    try:
+        bodies: list[dict[str, Any]] = loads(page.bodies)
+    except ValueError as error:
+        raise DamagedReports(f"reports in the store are damaged: {error}") from error
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
         steps, ranks, times, bodies = steps[order], ranks[order], times[order], [bodies[place] for place in order]
     return _Page(steps, ranks, times, bodies)
 
 
-def _loads(bodies: str) -> list[dict[str, Any]]:
-    """Decode a JSON array. orjson needs a third of the time of `json`, but does not read NaN and infinities."""
-    if _orjson is not None:
-        with contextlib.suppress(_orjson.JSONDecodeError):
-            return cast("list[dict[str, Any]]", _orjson.loads(bodies))
-    try:
-        return cast("list[dict[str, Any]]", json.loads(bodies))
-    except ValueError as error:
-        raise DamagedReports(f"reports in the store are damaged: {error}") from error
-
-
 def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
-    """Return the columns of one group."""
+    """Return the columns of the decoded reports of one group."""
     steps, times = np.concatenate([page.steps for page in pages]), np.concatenate([page.times for page in pages])
     bodies = pages[0].bodies if len(pages) == 1 else list(chain.from_iterable(page.bodies for page in pages))
     names = list(bodies[0])
@@ -154,6 +155,7 @@ def _encodable(name: str) -> str:
 
 
 def _column(steps: Integers, times: Floats, reported: list[Any]) -> Column:
+    """Return the column of the values that were reported for one metric."""
     if (kinds := set(map(type, reported))) <= {int, float}:
         with contextlib.suppress(OverflowError):  # an integer beyond the range of a float
             return Column(steps, times, reported, np.array(reported, dtype=np.float64), None, kinds == {float})

@@ -111,6 +111,7 @@ _KINDS = {
 
 
 def _total(values: Sequence[float]) -> float:
+    """Return the sum; integers that exceed the range of a float count as infinite."""
     try:
         return sum(values)
     except OverflowError:

@@ -118,6 +118,7 @@ def _last(curve: Points | Level) -> tuple[float, float] | None:
 
 
 def _union(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the sorted values that occur in any of the arrays."""
     return np.unique(np.concatenate(arrays)) if arrays else np.empty(0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
@@ -107,7 +107,9 @@ class CurveReader:
             trial_id: {} for trial_id, changes in states.items() if cached.get(trial_id) == changes
         }
         for trial_id, changes, key, statistics in self.cache.summaries(identity, list(known), keys):
-            if states[trial_id] == changes:
+            if statistics is None:
+                known.pop(trial_id, None)
+            elif states[trial_id] == changes and trial_id in known:
                 known[trial_id][key] = statistics
         return TrialSummaries(known, [trial_id for trial_id in states if trial_id not in known])
 
@@ -129,11 +131,7 @@ class CurveReader:
         statistics = list(found.known.values())
         if not any(statistics) and found.pending:
             statistics = [self.summarize(max(found.pending))]
-        numeric: dict[Key, bool] = {}
-        for of_trial in statistics:
-            for key, each in of_trial.items():
-                numeric[key] = numeric.get(key, True) and each.kind == "number"
-        return dict(sorted(numeric.items()))
+        return dict(sorted(_are_numbers(statistics).items()))
 
     def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
         """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
@@ -230,6 +228,7 @@ class CurveReader:
         return {}, self._columns(state.trial_id, axis)
 
     def _columns(self, trial_id: int, axis: Axis, first_step: int | None = None) -> dict[Key, Column]:
+        """Return the reports of a trial from a step on, with their times only if the axis needs them."""
         return read_columns(self.store.reports.pages(trial_id, first_step=first_step, times=axis == "time"))
 
     def _anchor(self, trial_id: int, settled_step: int) -> tuple[int, float]:
@@ -239,6 +238,15 @@ class CurveReader:
 
 _NO_ANCHOR = (-1, 0.0)
 _UNKNOWN = SettledCurve(NOTHING, None)
+
+
+def _are_numbers(statistics: Iterable[dict[Key, Statistics]]) -> dict[Key, bool]:
+    """Return for each metric whether all its values in all trials are numbers."""
+    numeric: dict[Key, bool] = {}
+    for of_trial in statistics:
+        for key, each in of_trial.items():
+            numeric[key] = numeric.get(key, True) and each.kind == "number"
+    return numeric
 
 
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:

@@ -74,7 +74,11 @@ class Exited:
 
 @dataclass(frozen=True)
 class Line:
-    """Event: a worker of the job wrote a line to standard output or standard error."""
+    """Event: a worker of the job wrote a line to standard output or standard error.
+
+    A line that is not finished is the present state of a progress bar, which the next line of its rank and stream
+    replaces.
+    """
 
     key: str
     rank: int
@@ -82,6 +86,7 @@ class Line:
     level: str | None
     text: str
     written: float
+    finished: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ import select
 import time
 
 from determined.engines.base import Line
-from determined.output_lines import LONGEST, level_of, pieces
+from determined.output_lines import LineSplitter, SplitLine, level_of
 
 # The capacity of a pipe on Linux: one read empties it.
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # 4 MiB, more than a pipe can hold
-# Written by the launcher (`determined.launch.wrap_rank`) before each line of a rank.
-_RANK = re.compile(r"\[rank=(\d+)\] ")
+# Written by the launcher (`determined.launch.wrap_rank`) before each line of a rank; with `~` before it if the line is
+# the present state of a progress bar.
+_RANK = re.compile(r"(~?)\[rank=(\d+)\] ")
 
 
 class Stream:
@@ -58,49 +59,30 @@ class Stream:
 
 
 class Splitter:
-    """Joins blocks of bytes, cut at any place, into lines."""
+    """Joins blocks of bytes, cut at any place, into line events."""
 
     def __init__(self, key: str, stream: str) -> None:
         self._key = key
         self._stream = stream
-        self._pending = b""
-        self._after_return = False  # the last byte was \r: a \n that follows belongs to the same line end
+        self._lines = LineSplitter()
 
     def feed(self, block: bytes, written: float) -> list[Line]:
         """Return the lines that this block completes."""
-        if self._after_return and block.startswith(b"\n"):
-            block = block[1:]
-        self._after_return = block.endswith(b"\r") if block else False
-        lines, self._pending = split_lines(self._pending + block)
-        # A job may write megabytes without a line end. Complete pieces are passed on, so that memory stays bounded.
-        if len(self._pending) >= LONGEST:
-            *full, self._pending = pieces(self._pending)
-            lines += full
-        return [self._line(piece, written) for line in lines for piece in pieces(line)]
+        return self._events(self._lines.feed(block, written), written)
 
     def flush(self, written: float) -> list[Line]:
         """Return the unfinished last line, if any."""
-        pending, self._pending = self._pending, b""
-        return [self._line(piece, written) for piece in pieces(pending)] if pending else []
+        return self._events(self._lines.flush(), written)
 
-    def _line(self, raw: bytes, written: float) -> Line:
+    def _events(self, lines: list[SplitLine], written: float) -> list[Line]:
+        return [self._line(text, finished, written) for text, finished in lines]
+
+    def _line(self, raw: bytes, finished: bool, written: float) -> Line:
         """Return a line event; a prefix written by the launcher contains the rank."""
         # Output may be any bytes; none of them may raise or be lost.
         text = raw.decode(errors="backslashreplace")
         rank = 0
         if found := _RANK.match(text):
-            rank, text = int(found[1]), text[found.end() :]
-        return Line(self._key, rank, self._stream, level_of(text), text, written)
-
-
-def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """Return the complete lines of `data` and the unfinished rest.
-
-    A carriage return ends a line too (progress bars), but does not create empty lines.
-    """
-    *lines, rest = data.split(b"\n")
-    if b"\r" in data:
-        lines = [part for line in lines for part in [p for p in line.split(b"\r") if p] or [b""]]
-        *more, rest = rest.split(b"\r")
-        lines += [part for part in more if part]
-    return lines, rest
+            rank, text = int(found[2]), text[found.end() :]
+            finished = found[1] != "~"
+        return Line(self._key, rank, self._stream, level_of(text), text, written, finished)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from determined import paths
+from determined.durable_files import write_atomically
 from determined.errors import InvalidExperimentException
 from determined.names import NAME_RULE, named_entry, shown
 
@@ -82,13 +83,8 @@ class ExperimentFiles:
     def write_config(self, config: dict[str, Any], continuation: int | None = None) -> None:
         """Write the configuration with which the experiment was created, or continued at that journal entry."""
         path = self._config(continuation)
-        draft = path.with_suffix(".new")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            json.dump(config, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        # Atomic and synced: a row that refers to the file is committed after it.
-        os.replace(draft, path)
+        # Durable, because a row that refers to the file is committed after it.
+        write_atomically(path, json.dumps(config, indent=2))
 
     def read_config(self, continuation: int | None = None) -> dict[str, Any]:
         """Return the configuration with which the experiment was created or continued."""

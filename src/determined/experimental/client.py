@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from determined.curves.chart_data import Axis
 from determined.errors import CheckpointStateException
 from determined.experimental.charts.comparison import Compared, Comparison
 from determined.experimental.charts.selection import MOST_TRIALS
@@ -39,6 +38,9 @@ from determined.experimental.model import Model, ModelVersion
 from determined.experimental.old_names import old_name
 from determined.experimental.output import Output
 from determined.experimental.trial import Trial
+
+if TYPE_CHECKING:
+    from determined.curves.chart_data import Axis
 
 _default: Determined | None = None
 # Two threads must not create two objects, and so two connections.

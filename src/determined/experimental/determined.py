@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from determined.curves.chart_data import Axis
 from determined.errors import NotFoundException
 from determined.experimental import metrics
 from determined.experimental.charts.comparison import Compared, Comparison, compare
@@ -29,6 +28,7 @@ from determined.store.databases import location as places
 from determined.store.process import this_user
 
 if TYPE_CHECKING:
+    from determined.curves.chart_data import Axis
     from determined.store.store import Store
     from determined.store.substores import registry
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from determined.config.flattening import flat
-from determined.config.secrets.masking import mask_secrets
 from determined.experimental import metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
@@ -58,6 +57,9 @@ class Trial:
         }
 
     def _settings(self) -> Cells:
+        # Imported on use: it compiles expressions, which only a notebook needs.
+        from determined.config.secrets.masking import mask_secrets
+
         return flat(mask_secrets(self.effective_hparams))
 
     @property

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from determined.experimental.session import Session
+from determined.store.log_reader import POLLING_SECONDS, LogReader
 from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.experimental")
 
 Time = str | int | float | datetime
-
-# Bounds the memory for logs of any length.
-_PAGE = 1000
-# Each poll is a query, and a line should appear without a visible delay.
-_POLLING_SECONDS = 0.5
 
 
 def iter_lines(
@@ -43,42 +39,27 @@ def _lines(
     session: Session, trial_id: int, only: LogFilter, follow: bool, head: int | None, tail: int | None
 ) -> Iterator[str]:
     """Yield the selected lines as text."""
+    reader = LogReader(session.read, trial_id, only, finished_only=follow)
     if follow:
-        found = _followed(session, trial_id, only)
+        found = _followed(session, trial_id, reader)
     elif tail is not None:
-        found = iter(session.read(lambda store: store.logs(trial_id, only=only, tail=tail)))
+        found = iter(reader.last_lines(tail))
     else:
-        found = _present(session, trial_id, only, [0])
+        found = reader.new_lines()
     for line in islice(found, head):
         written = datetime.fromtimestamp(line.written, UTC)
         yield f"[{written.isoformat(timespec='milliseconds')}] [rank={line.rank}] {line.text}"
 
 
-def _present(session: Session, trial_id: int, only: LogFilter, position: list[int]) -> Iterator[Log]:
-    """Yield the lines after the position, and move the position to the end of the log."""
-
-    def read(store: Any) -> list[Log]:
-        lines: list[Log] = store.logs(trial_id, position[0], _PAGE, only=only)
-        return lines
-
-    # Read first, so that filtered-out lines are not searched again the next time.
-    newest = session.read(lambda store: store.newest_log(trial_id))
-    while page := session.read(read):
-        position[0] = page[-1].id
-        yield from page
-    position[0] = max(position[0], newest)
-
-
-def _followed(session: Session, trial_id: int, only: LogFilter) -> Iterator[Log]:
+def _followed(session: Session, trial_id: int, reader: LogReader) -> Iterator[Log]:
     """Yield lines as they are written, until the trial has ended."""
-    position = [0]
     while True:
         # Read before the lines, so that no line written before the end is missed.
         over = session.read(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
-        yield from _present(session, trial_id, only, position)
+        yield from reader.new_lines()
         if over:
             return
-        time.sleep(_POLLING_SECONDS)
+        time.sleep(POLLING_SECONDS)
 
 
 def seconds_of(name: str, value: Time | None) -> float | None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 
+from determined.output_lines import LineSplitter, SplitLine
+
 _BLOCK = 64 * 1024  # the capacity of a pipe on Linux; a longer line is split
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 # The command has its own process group, so that signals to the group of this process do not reach it directly.
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _GRACE_SECONDS = 3.0  # between the forwarded signal and SIGKILL after the launcher has exited
@@ -84,26 +85,18 @@ def find_rank(spec: str, env: Mapping[str, str]) -> int:
     raise ValueError(f"wrap_rank: none of the environment variables {spec} holds a rank")
 
 
-def split_lines(pending: bytes, block: bytes) -> tuple[list[bytes], bytes]:
-    """Return the complete lines and the incomplete rest. A carriage return also ends a line."""
-    *lines, rest = _LINE_END.split(pending + block)
-    # A line that never ends is passed on in pieces.
-    if len(rest) >= _BLOCK:
-        return [*lines, rest], b""
-    return lines, rest
-
-
 def _copy_lines(source: int, target: int, prefix: bytes) -> None:
-    """Copy lines from one file descriptor to another with a prefix."""
-    pending = b""
+    """Copy lines from one file descriptor to another with a prefix; `~` marks the present state of a progress bar."""
+    splitter = LineSplitter(_BLOCK)
+    show_states = not os.isatty(target)  # several ranks cannot rewrite lines of one terminal
+
+    def write(lines: list[SplitLine]) -> None:
+        shown = [line for line in lines if line.finished or show_states]
+        _write(target, b"".join((b"" if line.finished else b"~") + prefix + line.text + b"\n" for line in shown))
+
     while block := os.read(source, _BLOCK):
-        # A line end may be split between two blocks.
-        if pending.endswith(b"\r") and block.startswith(b"\n"):
-            pending = pending[:-1]
-        lines, pending = split_lines(pending, block)
-        _write(target, b"".join(prefix + line + b"\n" for line in lines))
-    if pending:
-        _write(target, prefix + pending + b"\n")
+        write(splitter.feed(block, time.monotonic()))
+    write(splitter.flush())
 
 
 def _write(target: int, text: bytes) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from determined import paths
 from determined.config.secrets.masking import mask_secrets
+from determined.durable_files import write_atomically
 from determined.engines.job_environment import without_run_variables
 from determined.errors import InvalidExperimentException
 from determined.experiment.files import ExperimentFiles
@@ -35,13 +36,8 @@ def save_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> 
     kept = {
         name: value for name, value in without_run_variables(environment).items() if not _comes_from_daemon(name, value)
     }
-    draft = files.captured_environment.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        # The interpreter too: the daemon may run in another virtual environment.
-        json.dump({"python": sys.executable, "environment": kept}, file)
-        file.flush()
-        os.fsync(file.fileno())  # the daemon needs it even after a power failure
-    os.replace(draft, files.captured_environment)
+    # The interpreter too: the daemon may run in another virtual environment, and even after a power failure.
+    write_atomically(files.captured_environment, json.dumps({"python": sys.executable, "environment": kept}))
 
 
 def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from determined.durable_files import write_atomically
 from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 
 
@@ -30,10 +31,8 @@ class Status:
 
 def write_status(files: QueueFiles, status: Status) -> None:
     """Write the status file atomically."""
-    draft = files.status.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(asdict(status), file)
-    os.replace(draft, files.status)
+    # Not durable: no daemon survives a power failure, and its status is not read without it.
+    write_atomically(files.status, json.dumps(asdict(status)), durable=False)
 
 
 def daemon_is_running(files: QueueFiles) -> bool:

@@ -87,6 +87,11 @@ class Experiment(NamedTuple):
     external_id: str | None = None  # the name that a standalone program gave it
     borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
 
+    @property
+    def runner(self) -> Process | None:
+        """The process that holds the lease of the experiment; it may have exited."""
+        return None if self.holder is None else self.holder.process
+
 
 class ExperimentFilter(NamedTuple):
     """Criteria for a list of experiments, all of which must hold. Empty fields exclude nothing."""

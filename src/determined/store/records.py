@@ -98,7 +98,10 @@ def is_to_be_removed(checkpoint: StoredCheckpoint) -> bool:
 
 
 class Log(NamedTuple):
-    """A line of a trial's log. The id gives the order in which the lines were stored."""
+    """A line of a trial's log. The id gives the order in which the lines were stored.
+
+    A line that is not `finished` is the present state of a progress bar: another line will take its place.
+    """
 
     id: int
     attempt: int
@@ -107,6 +110,7 @@ class Log(NamedTuple):
     text: str
     written: float
     level: str | None = None
+    finished: bool = True
 
 
 class LogFilter(NamedTuple):

@@ -139,7 +139,11 @@ class ComparedMetricRow(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """A line of output of a rank."""
+    """A line of output of a rank.
+
+    A line that is not finished is the present state of a progress bar. The line that follows it names it in `replaces`,
+    and it is deleted.
+    """
 
     trial_id: int
     attempt: int
@@ -149,6 +153,8 @@ class LogRow(NamedTuple):
     text: str
     written: float
     level: str | None = None  # DEBUG, INFO, ... if the line contains one
+    finished: bool = True
+    replaces: int | None = None  # the number of a line that was not finished
 
 
 Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | ComparedMetricRow | LogRow

@@ -30,6 +30,7 @@ from determined.web.api import (
 )
 from determined.web.errors import handle_errors
 from determined.web.pages import add_pages
+from determined.web.polls import Polls
 from determined.web.state import ServerState
 
 _THREADS = 8
@@ -59,6 +60,7 @@ def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
     app.state.server = ServerState(checked_place() if place is None else place)
     app.state.static = static
     handle_errors(app)
+    app.add_middleware(Polls)
     for router in ROUTERS:
         app.router.routes += router.routes  # as they are: `include_router` would make all of them again
     add_pages(app, static)

@@ -18,6 +18,7 @@ from determined.store.databases.base import Database
 from determined.store.databases.migrate import version_of
 from determined.store.databases.read_only_file import is_unwritable
 from determined.store.databases.schema import MIGRATIONS
+from determined.store.databases.snapshot import consistent_snapshot
 from determined.store.open import open_database, open_store
 from determined.store.store import Store
 
@@ -30,7 +31,7 @@ class Connections:
     def __init__(self, place: str) -> None:
         self.place = place
         self.is_postgres = location.is_postgres(place)
-        self._idle: list[tuple[Store, FileState | None]] = []
+        self._idle: list[tuple[Database, FileState | None]] = []
         self._lock = threading.Lock()
 
     @property
@@ -42,24 +43,26 @@ class Connections:
     def reading(self) -> Iterator[Store]:
         """Use a connection for reading that no other thread uses. After an error of the store it is closed.
 
-        They are not bound to threads: the server's threads end when there is nothing to do, and their connections would
-        stay open.
+        All queries of the block see the same state of the store: what one of them has found is still there for the next
+        one if another process deletes it meanwhile. Connections are not bound to threads: the server's threads end when
+        there is nothing to do, and their connections would stay open.
         """
         state = self.file_state()
-        store = self._take(state) or Store(self.open_database())
+        database = self._take(state) or self.open_database()
         try:
-            yield store
+            with consistent_snapshot(database):
+                yield Store(database)
         except NotFoundException:
-            self._give_back(store, state)
+            self._give_back(database, state)
             raise
         except StoreError:
-            store.close()
+            database.close()
             self.close()  # after a restart of PostgreSQL the idle connections are lost as well
             raise
         except BaseException:
-            self._give_back(store, state)
+            self._give_back(database, state)
             raise
-        self._give_back(store, state)
+        self._give_back(database, state)
 
     @contextmanager
     def writing(self) -> Iterator[Store]:
@@ -108,23 +111,23 @@ class Connections:
         """Close all connections that are not in use."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for store, _ in idle:
-            store.close()
+        for database, _ in idle:
+            database.close()
 
-    def _take(self, state: FileState | None) -> Store | None:
+    def _take(self, state: FileState | None) -> Database | None:
         """Return an idle connection to the present file; connections to an earlier one are closed."""
         while True:
             with self._lock:
                 if not self._idle:
                     return None
-                store, known = self._idle.pop()
+                database, known = self._idle.pop()
             if known == state:
-                return store
-            store.close()
+                return database
+            database.close()
 
-    def _give_back(self, store: Store, state: FileState | None) -> None:
+    def _give_back(self, database: Database, state: FileState | None) -> None:
         with self._lock:
-            self._idle.append((store, state))
+            self._idle.append((database, state))
 
 
 def missing(place: str) -> StoreError:

@@ -51,7 +51,8 @@ def _invalid(request: Request, error: Exception) -> Response:
     """Answer a request with a parameter or a body that is not valid, naming the first mistake."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    # A part such as `list[int]` names one of several possible types.
+    where = ".".join(str(part) for part in first["loc"][1:] if "[" not in str(part)) or str(first["loc"][0])
     return problem(422, f"{where[:200]}: {first['msg']}")
 
 

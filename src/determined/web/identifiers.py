@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Query
 from starlette.exceptions import HTTPException
 
 _LARGEST = 2**63 - 1
+
+# For the document; `numbers` has the clearer message.
+Ids = Annotated[str, Query(json_schema_extra={"pattern": "^[0-9]{1,18}(,[0-9]{1,18}){0,99}$"})]
+"""Ids such as `1,2,3`."""
 
 
 def numbers(text: str, most: int) -> list[int]:

@@ -24,7 +24,7 @@ def answer_type(route: Route) -> Any:
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    app = FastAPI(title="determined-pytorch", responses={422: {"model": Problem, "description": "An error"}})
+    app = FastAPI(title="determined-pytorch", responses={"default": {"model": Problem, "description": "An error"}})
     for route in documented_routes():
         app.add_api_route(
             route.path,
@@ -34,4 +34,7 @@ def document() -> dict[str, Any]:
             responses=route.responses,
             response_class=route.response_class,
         )
-    return app.openapi()
+    found = app.openapi()
+    found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    found["security"] = [{"token": []}]
+    return found

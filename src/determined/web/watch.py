@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from determined.errors import StoreError
 from determined.store.databases.base import Database
+from determined.store.databases.migrate import version_of
 from determined.store.process import Process, is_running, on_this_machine
 from determined.web.connections import Connections, FileState
 
@@ -77,6 +78,7 @@ class Watch:
         stamp = self._database.change_stamp()
         changed = not isinstance(self._known, tuple) or self._known[0] != stamp
         if changed:
+            version_of(self._database)  # raises if a newer version of this library has migrated the store meanwhile
             self._running = _running(self._database)
         if changed or self._clock() - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._looked = self._clock()

@@ -57,15 +57,17 @@ function Row({ row }: { row: CheckpointRow }) {
           <Copy text={row.id} label="Copy id" />
         </span>{dialog}</td>
       </tr>
-      {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} hashed={row.files.some((file) => file.path === "manifest.json")} /></td></tr>}
+      {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} /></td></tr>}
       {files && <tr><td colSpan={9}>{row.files.length ? <table class="sheet"><tbody>{row.files.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table> : <span class="quiet">Its files were not recorded.</span>}</td></tr>}
     </>
   );
 }
 
-/** The manifest of a checkpoint has the hashes of its files; without one, as in programs of the Core API, only sizes are known. */
-function Outcome({ verified, hashed }: { verified: Verified | ApiError; hashed: boolean }) {
+/** What was compared, and the result: without stored hashes, as of programs of the Core API, only names and sizes are known. */
+function Outcome({ verified }: { verified: Verified | ApiError }) {
   if (verified instanceof ApiError) return <ErrorNotice error={verified} />;
-  if (verified.ok) return <Notice kind="good" role="status" title="Undamaged">{plural(verified.files, "file")}, {formatBytes(verified.bytes)}: every {hashed ? "hash" : "size"} is as recorded.{!hashed && " It was saved without hashes."}</Notice>;
-  return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}</Notice>;
+  if (!verified.ok) return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}</Notice>;
+  const files = `${plural(verified.files, "file")}, ${formatBytes(verified.bytes)}`;
+  if (verified.hashed) return <Notice kind="good" role="status" title="Undamaged">{files}: read, and equal to the hashes that were stored with the checkpoint.</Notice>;
+  return <Notice kind="warn" role="status" title="Complete; the contents were not compared">{files}: all names and sizes are as recorded. Checkpoints that a program saves with the Core API have no hashes.</Notice>;
 }

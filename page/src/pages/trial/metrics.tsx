@@ -10,6 +10,7 @@ import { useAnswer } from "../../live.ts";
 import type { Moment, TrialDetail, TrialMetric } from "../../types.ts";
 import { Empty, Link, Notice, Panel } from "../../ui/basics.tsx";
 import { InSight } from "../../ui/in_sight.tsx";
+import { Long } from "../../ui/long.tsx";
 import { say } from "../../ui/overlay.tsx";
 
 const HEIGHT = 220;
@@ -86,7 +87,7 @@ function Group({ group, metrics, detail, attemptText, archived, moment }: {
       {others.length > 0 && (
         <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
           <thead><tr><th>Metrics that are no numbers</th><th class="right">Reports</th><th>Last</th></tr></thead>
-          <tbody>{others.map((metric) => <tr key={metric.key}><td>{shorten(metric.name, 200)}</td><td class="right">{formatCount(metric.summary.count)}</td><td class="wrap">{shorten(formatValue(metric.summary.last), 2000)}</td></tr>)}</tbody>
+          <tbody>{others.map((metric) => <tr key={metric.key}><td>{shorten(metric.name, 200)}</td><td class="right">{formatCount(metric.summary.count)}</td><td class="wrap"><Long text={formatValue(metric.summary.last)} /></td></tr>)}</tbody>
         </table></div>
       )}
     </Panel>

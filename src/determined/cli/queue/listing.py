@@ -9,7 +9,7 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.output import ColumnChoice, Form, show_list, with_columns, with_csv
 from determined.cli.display.times import with_utc
-from determined.cli.queue.rows import FIELDS, Queued, other_queues, queued_plain
+from determined.cli.queue.rows import FIELDS, Queued, other_queues_text, queued_plain
 from determined.cli.store_access import opened_store
 
 
@@ -26,15 +26,15 @@ def list(form: Form, columns: ColumnChoice) -> None:
     \b
     Example: det queue list
     """
-    from determined.queue.daemon_start import SHUTTING_DOWN
     from determined.queue.files import QueueFiles
+    from determined.queue.notes import daemon_notes
     from determined.queue.status import read_status
     from determined.store.open import checked_place
     from determined.store.process import this_user
 
     with opened_store() as store:
         entries = store.queue.entries(socket.gethostname(), this_user())
-        others = other_queues(store)
+        others = other_queues_text(store)
         experiments = {entry.experiment_id: store.experiments.get(entry.experiment_id) for entry in entries}
     # Read from the daemon's file, since slots are not in the store.
     status = read_status(QueueFiles.of(checked_place()))
@@ -44,9 +44,5 @@ def list(form: Form, columns: ColumnChoice) -> None:
         for position, entry in enumerate(entries, start=1)
     ]
     show_list(form, FIELDS, rows, lambda: [queued_plain(row) for row in rows], columns)
-    if rows and status is None:
-        click.echo("No daemon serves the queue; resume with: det queue resume", err=form != "table")
-    if rows and status is not None and status.leaving:
-        click.echo(f"{SHUTTING_DOWN[0].upper()}{SHUTTING_DOWN[1:]}", err=form != "table")
-    if others:
-        click.echo(others, err=form != "table")
+    for note in [*daemon_notes(status, waiting=bool(rows)), *([others] if others else [])]:
+        click.echo(note, err=form != "table")

@@ -6,7 +6,7 @@ import click
 
 from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.queue.rows import other_queues
+from determined.cli.queue.rows import other_queues_text
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 from determined.plural import counted
@@ -27,7 +27,7 @@ def resume(form: Form) -> None:
     from determined.store.open import checked_place
 
     with opened_store() as store:
-        others = other_queues(store)
+        others = other_queues_text(store)
         entries, daemon = resume_queue(store, checked_place())
     started = daemon == "started"
     if daemon == "shutting down":

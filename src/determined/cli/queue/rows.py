@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +9,6 @@ from determined.cli.display.output import Field, iso_time
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import percent
 from determined.cli.display.times import ago, time_text
-from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
@@ -60,15 +58,9 @@ def queued_plain(row: Queued) -> dict[str, Any]:
     }
 
 
-def other_queues(store: Store) -> str:
-    """Return a line about these experiments, or an empty string if there are none."""
-    from determined.store.process import this_user
+def other_queues_text(store: Store) -> str:
+    """Return a line about the queues of other hosts and users in the same store; empty if there are none."""
+    from determined.queue.notes import other_queues
 
-    here, me = socket.gethostname(), this_user()
-    parts = [
-        f"{counted(count, 'experiment waits', 'experiments wait')} on host {visible(host)}"
-        + ("" if owner == me else f" for user {visible(owner)}")
-        for (host, owner), count in store.queue.lengths().items()
-        if (host, owner) != (here, me)
-    ]
+    parts = [visible(part) for part in other_queues(store)]
     return f"In other queues of this store: {', '.join(parts)}" if parts else ""

@@ -28,6 +28,7 @@ from determined.cli.selection.arguments import (
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError, NotFoundException
 from determined.plural import counted
+from determined.sentences import capitalized
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
@@ -107,7 +108,7 @@ class _CommandForEachId(click.Command):
         assert isinstance(self, Command)
         doing = self.action.replace("{experiment_id:experiment}", counted(len(rows), "experiment"))
         shown = first_few([f"{row.id} ({row.name}, {row.state})" for row in rows])
-        return f"{doing[0].upper()}{doing[1:]}: {shown}?"
+        return f"{capitalized(doing)}: {shown}?"
 
     def _for_each(self, ctx: click.Context, name: str, ids: list[int]) -> None:
         """Invoke the command for each id, print failures, and exit with 1 if there were any."""

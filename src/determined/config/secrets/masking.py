@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -34,8 +35,11 @@ def mask_secrets(value: Any, name: str = "") -> Any:
             return mask_arguments(list(value))
         return [mask_secrets(inner, name) for inner in value]
     # Numbers are not masked: a count under a name such as `max_token` is no secret.
-    if not isinstance(value, str):
-        return value
+    return _masked_text(value, name) if isinstance(value, str) else value
+
+
+@functools.lru_cache(maxsize=1024)  # thousands of trials have the same few texts, such as names of optimizers
+def _masked_text(value: str, name: str) -> str:
     if name == "secrets" or _SECRET_NAME.search(name):
         return MASK
     if (variable := _VARIABLE.fullmatch(value)) and _SECRET_NAME.search(variable.group(1)):

@@ -41,7 +41,7 @@ def decode_job(data: dict[str, Any], part: dict[str, Any]) -> Job:
 def encode_event(event: Event) -> list[Any]:
     """Return an event of an engine as a list that begins with its kind."""
     if isinstance(event, Line):
-        return ["line", event.key, event.rank, event.stream, event.level, event.text, event.written]
+        return ["line", event.key, event.rank, event.stream, event.level, event.text, event.written, event.finished]
     if isinstance(event, WakeupRequested):
         return ["wakeup", event.key]
     return ["exited", event.key, event.code, event.signal, event.out_of_memory, event.cpu_seconds, event.lost]

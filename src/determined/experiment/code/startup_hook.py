@@ -25,6 +25,7 @@ from pathlib import Path
 
 from determined import paths
 from determined.config.stored import StoredConfig
+from determined.durable_files import write_atomically
 from determined.engines.base import Interpreter
 from determined.engines.job_environment import without_run_variables
 from determined.errors import StartupHookError
@@ -303,10 +304,4 @@ def _read_record(files: ExperimentFiles) -> _Record | None:
 
 def _write_record(files: ExperimentFiles, record: _Record) -> None:
     """Write the record of the hook's run atomically: after a crash there is the old one or the new one."""
-    path = _home(files) / "record.json"
-    draft = path.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(asdict(record), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    write_atomically(_home(files) / "record.json", json.dumps(asdict(record)))

@@ -15,6 +15,7 @@ from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage import manifest
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
+from determined.durable_files import publish
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException, StoreError
 from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.creation.current_config import continuations
@@ -83,8 +84,6 @@ def export_experiments(
                     with _naming(experiment_id, done.experiments):
                         _Export(store, row, writer, done, Path(scratch), progress).write(which, code)
                 writer.finish()
-                file.flush()
-                os.fsync(file.fileno())
             _put_in_place(draft, target)
     finally:
         store.close()
@@ -108,14 +107,9 @@ def _naming(experiment_id: int, experiments: Sequence[int]) -> Iterator[None]:
 def _put_in_place(draft: Path, target: Path) -> None:
     """Give the finished file its name, unless another process has used that name in the meantime."""
     try:
-        # A link fails if the target exists, so no other file is replaced.
-        os.link(draft, target)
+        publish(draft, target)
     except FileExistsError:
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it") from None
-    except OSError:  # a file system without hard links
-        os.rename(draft, target)
-    # The name itself must survive a power loss.
-    trees.sync(target.parent)
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Collect the metrics of batches and convert them to numbers at a report.
 
-While batches run, a metric on an accelerator is only detached: reading it would wait for the device. At a report, the
-values of one name become a *column*: an array with one entry per batch, or a plain list for values that are not
-numbers. Tensors with the same type, device and shape are stacked and copied to the host in one transfer.
+While batches run, a scalar on an accelerator is only copied there: reading it would wait for the device. Larger tensors
+are moved to the host at once, because until a report they could fill the memory of the device. At a report, the values
+of one name become a *column*: an array with one entry per batch, or a plain list for values that are not numbers.
+Tensors with the same type, device and shape are stacked and copied to the host in one transfer.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class BatchMetrics(list[Metrics]):
         self.append(kept)
 
     def _keep_value(self, name: str, value: Any) -> Any:
-        """Return the value to store: the number of a CPU scalar, and a copy on its device of other tensors."""
+        """Return the value to store: the number of a CPU scalar, a copy of another tensor, or the value itself."""
         if isinstance(value, torch.Tensor):
             # Only scalars in host memory can be read without waiting for a device.
             if not value.is_cpu or value.dim():
@@ -61,9 +62,13 @@ class BatchMetrics(list[Metrics]):
 
 
 def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
-    """Return a detached copy: a running total or the output of a CUDA graph is overwritten by later batches."""
-    value = value.detach().clone()
-    return value.cpu() if value.dim() else value
+    """Return a copy without the graph: later batches overwrite a running total or the output of a CUDA graph.
+
+    The copy of a scalar stays on its device and waits for nothing. That of a larger tensor is on the host, although
+    this waits for the device: until the next report, the tensors of all batches could fill the memory of the device.
+    """
+    value = value.detach()
+    return value.to("cpu", copy=True) if value.dim() else value.clone()
 
 
 def _without_graph(value: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from determined.errors import StoreError, StoreUnavailable
 
 Values = Sequence[Any]
+T = TypeVar("T")
+MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 
 class Database(Protocol):
@@ -72,3 +74,9 @@ def too_large(place: str) -> StoreError:
 def broken(place: str, error: BaseException | str) -> StoreError:
     """Return the error for a store that cannot be used."""
     return StoreError(f"the store {place} cannot be used: {error}")
+
+
+def few_enough(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the values in parts, each of which fits into one statement."""
+    for start in range(0, len(values), MOST_VALUES):
+        yield values[start : start + MOST_VALUES]

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from determined.errors import StoreError, StoreFull, StoreReadOnly
-from determined.store.databases.base import Values, broken, too_large, unavailable
+from determined.store.databases.base import MOST_VALUES, Values, broken, too_large, unavailable
 from determined.store.databases.migrate import migrate, version_of
 from determined.store.databases.read_only_file import connect_unwritable, is_unwritable, why_unwritable
 from determined.store.databases.schema import MIGRATIONS, refuse_foreign
+from determined.store.databases.sqlite_errors import is_busy, is_full, is_read_only
 
 # SQLite waits this long for other writers. After that the call raises `StoreUnavailable`, which runs retry.
 BUSY_SECONDS = 30.0
-_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 # References keep the connections open in a forked child, where garbage collection would otherwise close them.
 _open: set[sqlite3.Connection] = set()
@@ -112,7 +112,7 @@ class SqliteDatabase:
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
         except sqlite3.Error as error:
-            if _is_busy(error):
+            if is_busy(error):
                 raise unavailable(self.place, self._busy()) from error
             raise broken(self.place, error) from error
         self._file = self._identity_of_file()
@@ -157,12 +157,12 @@ class SqliteDatabase:
         if first is None:
             return
         one = f"({', '.join('?' * len(first))})"
-        chunk = [first, *islice(remaining, _MOST_VALUES // len(first) - 1)]
+        chunk = [first, *islice(remaining, MOST_VALUES // len(first) - 1)]
         while chunk:
             marks = ", ".join([one] * len(chunk))
             values = [value for row in chunk for value in row]
             self.execute(f"INSERT INTO {into} VALUES {marks} ON CONFLICT {on_conflict}", values)
-            chunk = list(islice(remaining, _MOST_VALUES // len(first)))
+            chunk = list(islice(remaining, MOST_VALUES // len(first)))
 
     @property
     def file_identity(self) -> str:
@@ -192,13 +192,12 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
-            # By the message, because SQLite has several extended error codes for a file that cannot be written.
-            if "readonly" in str(error):
+            if is_read_only(error):
                 raise self._cannot_be_written() from error
-            if "full" in str(error):
+            if is_full(error):
                 raise StoreFull(f"the store {self.place} cannot be written now: {error}") from error
             # Every other operational error (a locked file, an I/O error) may be temporary, so it is retried.
-            raise unavailable(self.place, self._busy() if _is_busy(error) else error) from error
+            raise unavailable(self.place, self._busy() if is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
         # The driver raises it before SQLite sees the value.
@@ -226,7 +225,7 @@ class SqliteDatabase:
                 ((mode,),) = self._connection.execute("PRAGMA journal_mode = WAL").fetchall()
             except sqlite3.OperationalError as error:
                 # Another error is permanent, for example a file that is no database.
-                if not _is_busy(error) or time.monotonic() > deadline:
+                if not is_busy(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)  # short, because the other process needs only a moment to switch the mode
                 continue
@@ -242,7 +241,3 @@ class SqliteDatabase:
         except FileNotFoundError:
             return None
         return status.st_dev, status.st_ino
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return "locked" in str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sqlite3
@@ -10,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+from determined.durable_files import publish
 from determined.errors import StoreError
 from determined.plural import counted
 from determined.store.databases.base import Database, broken, unavailable
 from determined.store.databases.read_only_file import connect_unwritable, is_unwritable
+from determined.store.databases.sqlite_errors import is_busy
 from determined.store.maintenance.finding import Finding
 
 Progress = Callable[[int, int], None]
@@ -45,7 +46,7 @@ def problems(path: Path) -> Iterator[Finding]:
             ):
                 yield Finding(str(table), f"{counted(count, 'row refers', 'rows refer')} to missing rows of {other}")
     except sqlite3.DatabaseError as error:
-        if _is_busy(error):
+        if is_busy(error):
             raise unavailable(str(path), error) from error
         yield Finding("file", f"it cannot be read: {error}")
 
@@ -69,11 +70,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
             raise StoreError(
                 f"the copy of {path} is damaged ({found}), as the store itself may be: det store check; it was not kept"
             )
-        # Contents first, then the name, then the directory: after a power failure the name, if it exists, is that of a
-        # complete file.
-        _flush(draft)
-        _name(draft, target)
-        _flush(target.parent)
+        publish(draft, target)
     # Another process created the draft or the target since the check above.
     except FileExistsError as error:
         raise StoreError(f"{target} already exists: name another file, or remove it") from error
@@ -115,17 +112,7 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
             source.execute("ROLLBACK")
             copy.execute("PRAGMA journal_mode = DELETE")  # leaves WAL mode, so that the copy is a single file
     except sqlite3.DatabaseError as error:
-        raise (unavailable if _is_busy(error) else broken)(str(path), error) from error
-
-
-def _name(draft: Path, target: Path) -> None:
-    """Give a complete draft its final name without replacing an existing file."""
-    try:
-        os.link(draft, target)  # fails if the target exists by now; a rename would replace it
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        os.rename(draft, target)  # the file system has no hard links, for example FAT on a memory stick
+        raise (unavailable if is_busy(error) else broken)(str(path), error) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -142,16 +129,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _flush(path: Path) -> None:
-    """Write a file or directory to disk with fsync."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return "locked" in str(error)

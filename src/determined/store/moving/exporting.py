@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from determined.durable_files import publish
 from determined.errors import StoreError
+from determined.store.databases.snapshot import consistent_snapshot
 from determined.store.databases.tables import Table
 from determined.store.maintenance.active_experiments import running_experiments
 from determined.store.moving.format import moved_tables
 from determined.store.moving.json_lines import JsonLinesWriter
-from determined.store.moving.reading_store import Rows, Source, consistent_snapshot
+from determined.store.moving.reading_store import Rows, Source
 from determined.store.open import opened_database
 
 Format = Literal["jsonl", "parquet"]
@@ -61,15 +63,16 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
                 file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 with open(file, "w", encoding="utf-8") as opened:
                     rows = _write(source, JsonLinesWriter(opened), progress)
-                    opened.flush()
-                    os.fsync(opened.fileno())
             else:
                 # Imported here because pyarrow is an optional dependency.
                 from determined.store.moving.parquet import ParquetWriter
 
                 draft.mkdir(mode=0o700)
                 rows = _write(source, ParquetWriter(draft), progress)
-            os.rename(draft, target)  # only now: an export that is interrupted leaves no incomplete target
+            publish(draft, target)  # only now: an export that is interrupted leaves no incomplete target
+        # Another process created the target since the check above.
+        except FileExistsError as error:
+            raise StoreError(f"{target} already exists: name another place, or remove it") from error
         finally:
             # After the rename neither call finds anything.
             shutil.rmtree(draft, ignore_errors=True)

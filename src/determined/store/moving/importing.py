@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.errors import StoreError, StoreUnavailable
-from determined.store.databases.base import Database
+from determined.store.databases.base import MOST_VALUES, Database
 from determined.store.databases.tables import Table
 from determined.store.maintenance.invariants import broken_rules
 from determined.store.moving.format import moved_tables
@@ -19,8 +19,6 @@ from determined.store.moving.row_checks import checked_row
 from determined.store.moving.row_translation import RowTranslation
 from determined.store.open import opened_database
 from determined.store.sql.stamps import stamp_trials_without
-
-_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _is_unused(database: Database) -> bool:
 def _insert(database: Database, table: Table, rows: list[dict[str, Any]], place: str) -> None:
     """Insert rows into a table. Raise `StoreError` if the database rejects one."""
     one = f"({', '.join('?' * len(table.names))})"
-    at_once = _MOST_VALUES // len(table.names)
+    at_once = MOST_VALUES // len(table.names)
     try:
         for start in range(0, len(rows), at_once):
             chunk = rows[start : start + at_once]

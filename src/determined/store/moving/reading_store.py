@@ -1,14 +1,12 @@
-"""Reads the rows of a store for an export, in a consistent snapshot while other processes write."""
+"""Reads the rows of a store for an export."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from determined.errors import NotFoundException
 from determined.store.databases.base import Database
-from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.databases.tables import Table
 from determined.store.sql.paging import pages
 
@@ -16,19 +14,6 @@ Rows = list[dict[str, Any]]
 
 _TRIALS = "SELECT id FROM trials WHERE experiment_id IN ({marks})"
 _CHECKPOINTS = f"SELECT uuid FROM checkpoints WHERE trial_id IN ({_TRIALS})"
-
-
-@contextmanager
-def consistent_snapshot(database: Database) -> Iterator[None]:
-    """Open a read-only snapshot: all queries in the block see the same state, and no writer is blocked."""
-    # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
-    # Not `transaction`, which would lock out the writers of an SQLite file.
-    database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
-    try:
-        yield
-    finally:
-        # Nothing was written.
-        database.execute("ROLLBACK")
 
 
 class Source:

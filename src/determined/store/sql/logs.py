@@ -26,7 +26,7 @@ def read_logs(
         values if most is None else [*values, most],
     )
     # The last lines were read backwards.
-    return [Log(*row) for row in (found if tail is None else reversed(found))]
+    return [_log(*row) for row in (found if tail is None else reversed(found))]
 
 
 class LogRange(NamedTuple):
@@ -56,7 +56,7 @@ def read_log_page(database: Database, which: LogRange, only: LogFilter, limit: i
         f"ORDER BY id {'DESC' if which.last else ''} LIMIT ?",
         [*values, limit],
     )
-    return [(trial_id, Log(*row)) for trial_id, *row in (reversed(found) if which.last else found)]
+    return [(trial_id, _log(*row)) for trial_id, *row in (reversed(found) if which.last else found)]
 
 
 def first_line_at(database: Database, which: LogRange, moment: float) -> int | None:
@@ -99,3 +99,10 @@ def newest_log(database: Database, trial_id: int) -> int:
     """Return the id of the trial's newest line; 0 if it has none."""
     ((newest,),) = database.execute("SELECT max(id) FROM logs WHERE trial_id = ?", [trial_id])
     return newest or 0
+
+
+def _log(line_id: int, attempt: int, rank: int, stream: str, body: str, written: float, level: str | None) -> Log:
+    """Return a line; one that is not finished is stored with a carriage return at its end."""
+    if body.endswith("\r"):
+        return Log(line_id, attempt, rank, stream, body[:-1], written, level, finished=False)
+    return Log(line_id, attempt, rank, stream, body, written, level)

@@ -50,6 +50,11 @@ def write_rows(database: Database, rows: Sequence[Row]) -> None:
             database.execute("DELETE FROM publishing WHERE uuid = ?", [row.checkpoint_id])
         elif isinstance(row, EndRow):
             _write_end(database, row)
+        elif isinstance(row, LogRow) and row.replaces is not None:
+            database.execute(
+                "DELETE FROM logs WHERE trial_id = ? AND attempt = ? AND rank = ? AND sequence = ?",
+                [row.trial_id, row.attempt, row.rank, row.replaces],
+            )
         elif isinstance(row, ComparedMetricRow):
             set_metric(database, row)
 
@@ -141,4 +146,6 @@ def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
 
 
 def _log_values(row: LogRow) -> Sequence[Any]:
-    return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, text(row.text), row.written, row.level
+    # A carriage return says that the line is not finished; nothing else leaves one at the end of a stored line.
+    body = text(row.text) + ("" if row.finished else "\r")
+    return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, body, row.written, row.level

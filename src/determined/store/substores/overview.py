@@ -99,8 +99,8 @@ class ExperimentRow(NamedTuple):
     held_since: float | None
 
     @property
-    def holder(self) -> Process | None:
-        """The process that runs the experiment, as far as the store knows."""
+    def runner(self) -> Process | None:
+        """The process that holds the lease of the experiment; it may have exited."""
         return None if self.host is None else Process(self.host, self.pid or 0, self.process_started or "")
 
 
@@ -212,11 +212,9 @@ class Overview:
         )
         return [number for (number,) in found]
 
-    def newest_trials(self, most: int) -> list[int]:
-        """Return the ids of the newest trials."""
-        return [
-            number for (number,) in self._database.execute("SELECT id FROM trials ORDER BY id DESC LIMIT ?", [most])
-        ]
+    def trial_ids(self) -> list[int]:
+        """Return the ids of all trials, newest first."""
+        return [number for (number,) in self._database.execute("SELECT id FROM trials ORDER BY id DESC")]
 
     def last_steps(self, trial_id: int) -> dict[int, int]:
         """Return the largest step that each attempt of a trial has reported, overwritten steps included."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from determined.store.databases.base import Database
+from determined.store.databases.base import Database, few_enough
 from determined.store.sql.columns import text
 
 # Bounds the memory of a page: SQLite's texts are limited to 1 GB, and a report usually has 50 to 1,000 bytes.
 _ROWS_PER_PAGE = 20_000
-_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 
 class TrialVersion(NamedTuple):
@@ -63,8 +62,7 @@ class ReportReader:
     def versions(self, trial_ids: Sequence[int]) -> list[TrialVersion]:
         """Return the version of the reports of each trial that exists, in the order of the ids."""
         found = list[TrialVersion]()
-        for start in range(0, len(trial_ids), _MOST_VALUES):
-            chunk = trial_ids[start : start + _MOST_VALUES]
+        for chunk in few_enough(trial_ids):
             rows = self._database.execute(
                 "SELECT id, changes, rewrites, steps_completed, "
                 "coalesce((SELECT min(a.started) FROM attempts a WHERE a.trial_id = trials.id), created) "

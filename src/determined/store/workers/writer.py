@@ -12,26 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from determined.errors import StoreError, StoreFull, StoreUnavailable
-from determined.store.rows import (
-    LogRow,
-    MetricRow,
-    Row,
-    StatusRow,
-)
+from determined.errors import StoreError, StoreUnavailable
+from determined.store.rows import LogRow, MetricRow, Row, StatusRow
+from determined.store.workers.retries import RetriedStore, Retries
 
 logger = logging.getLogger("determined.store")
 
 
-class RowStore(Protocol):
+class RowStore(RetriedStore, Protocol):
     """The part of a `Store` or `WorkerStore` that a writer uses."""
 
-    @property
-    def place(self) -> str: ...
-
     def write(self, rows: Sequence[Row]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 S = TypeVar("S", bound=RowStore)
@@ -43,12 +34,8 @@ _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
 _SECONDS_TOGETHER = 0.2  # rows that arrive within this time share one transaction, which costs a lock and a commit
 _SECONDS_BETWEEN_POLLS = 1.0  # a request to stop is noticed within about this time
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries
 # For a program that is failing already: its own error should be shown soon, and not after the patience.
 _SECONDS_IN_A_HURRY = 3.0
-# A full disk rarely becomes free without a cleanup, unlike a server that restarts, so the run fails sooner.
-_SECONDS_ON_A_FULL_DISK = 15.0
-_SECONDS_TO_OPEN = 10.0  # shorter than the patience: a wrong address should fail soon
 
 
 class Writer(Generic[S]):
@@ -69,10 +56,9 @@ class Writer(Generic[S]):
         written: Callable[[list[Row]], None] | None = None,  # called by the thread after each transaction
         check: Callable[[S, list[Row]], None] | None = None,  # likewise, with the store, to query other rows
     ) -> None:
-        self._open_store = open_store
+        self._retries = Retries(open_store, patience)
         self._written = written
         self._check = check
-        self._patience = patience
         # A forked child inherits this object but not the thread, so it is recognized by its process id.
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -89,7 +75,6 @@ class Writer(Generic[S]):
         # handles.
         self._failure_told = False
         self._thread: threading.Thread | None = None
-        self._store: S | None = None
         self._watch: Callable[[S], None] | None = None
         self._looked = 0.0
         # Registered here and not when the thread starts: exit handlers run in reverse order, so those that close a run,
@@ -158,14 +143,14 @@ class Writer(Generic[S]):
         if os.getpid() != self._pid or self._closing:
             return
         if hurry:
-            self._patience = min(self._patience, _SECONDS_IN_A_HURRY)
+            self._retries.limit_patience(_SECONDS_IN_A_HURRY)
         try:
             if not self._failure_told:
                 self.flush()
         except BaseException:
             # Interrupted, for example by Ctrl-C: without this, joining the thread below could take the complete
             # patience.
-            self._patience = min(self._patience, _SECONDS_IN_A_HURRY)
+            self._retries.limit_patience(_SECONDS_IN_A_HURRY)
             raise
         finally:
             with self._lock:
@@ -233,12 +218,12 @@ class Writer(Generic[S]):
                 if item is None:
                     break
                 if isinstance(item, _Query):
-                    item.run_with(self._persist)
-                    if item.error is not None and self._store is None:
+                    item.run_with(self._retries.run)
+                    if item.error is not None and self._retries.store is None:
                         self._failure_told = True  # the caller of `query` gets the error
                         raise item.error  # a store that cannot be opened is not retried
                 elif item:
-                    self._persist(partial(self._write, item))
+                    self._retries.run(partial(self._write, item))
                     # After the commit, so that sinks never receive a report that the store then loses.
                     if self._written is not None:
                         self._written(item)
@@ -251,8 +236,7 @@ class Writer(Generic[S]):
                 self._failure = error
                 self._progress.notify_all()
         finally:
-            if self._store is not None:
-                self._store.close()
+            self._retries.close()
 
     def _next(self) -> list[Row] | _Query[S, Any] | None:
         """Return the next work: rows for one transaction, a query, an empty list to call `look`, or None at the end."""
@@ -295,38 +279,6 @@ class Writer(Generic[S]):
         if self._check is not None:
             self._check(store, rows)
 
-    def _persist(self, action: Callable[[S], T]) -> T:
-        """Run an action on the store and retry it with backoff while the store is unavailable, up to the patience."""
-        pause, since = _FIRST_PAUSE, 0.0
-        while True:
-            try:
-                if self._store is None:
-                    self._store = self._open_store()
-                result = action(self._store)
-            except StoreUnavailable as error:
-                # The monotonic clock: setting the wall clock must not end or extend the patience.
-                now = time.monotonic()
-                since = since or now
-                patience = self._seconds_to_retry(error)
-                # The pause counts as well, so that the time given in the message is not exceeded.
-                if now - since + pause > patience:
-                    raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
-                # Only at the first failure, so that an outage is one warning and not one per retry.
-                if since == now:
-                    logger.warning("%s; reports are queued and retried", error)
-                time.sleep(min(pause, patience))
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            else:
-                if since:
-                    logger.warning("the store %s is available again; no report was lost", self._store.place)
-                return result
-
-    def _seconds_to_retry(self, error: StoreUnavailable) -> float:
-        """Return how long to retry after this error, in seconds."""
-        if self._store is None:
-            return min(self._patience, _SECONDS_TO_OPEN)
-        return min(self._patience, _SECONDS_ON_A_FULL_DISK) if isinstance(error, StoreFull) else self._patience
-
     def _seconds_to_next_watch(self) -> float | None:
         """Return the time until the `watch` function is due; None if there is none."""
         if self._watch is None:
@@ -335,10 +287,11 @@ class Writer(Generic[S]):
 
     def _watch_if_due(self) -> None:
         """Call the `watch` function if it is due."""
-        if self._watch is None or self._store is None or self._seconds_to_next_watch():
+        store = self._retries.store
+        if self._watch is None or store is None or self._seconds_to_next_watch():
             return
         try:
-            self._watch(self._store)
+            self._watch(store)
         except StoreUnavailable as error:
             logger.debug("%s; looked at again in a second", error)
         self._looked = time.monotonic()

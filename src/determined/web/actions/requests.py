@@ -39,6 +39,7 @@ def _without_nul(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_without_nul)]
+_SEVERAL = Field(min_length=1, max_length=10_000)
 
 
 class Options(BaseModel):
@@ -66,5 +67,5 @@ class ActionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     action: ActionName
-    ids: list[Id] | list[Annotated[str, Field(max_length=200)]] = Field(min_length=1, max_length=10_000)
+    ids: Annotated[list[Id], _SEVERAL] | Annotated[list[Annotated[str, Field(max_length=200)]], _SEVERAL]
     options: Options = Options()

@@ -10,7 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route
-from determined.web.state import state_of
+from determined.web.state import ServerState, state_of
+from determined.web.watch import Seen
 
 router = APIRouter(route_class=Route)
 
@@ -36,9 +37,13 @@ class Changes(TypedDict):
 @router.get("/api/changes")
 async def changes(request: Request, seen: str = "") -> Changes:
     """Return whether the store has changed since version `seen`."""
+    # Most polls do not come here: `polls.py` answers where looking at the store takes less time than a thread would.
     state = state_of(request)
-    # A file is looked at in microseconds, less than a thread would take; a server may let wait.
-    found = state.watch.look() if state.watch.is_quick else await run_in_threadpool(state.watch.look)
+    return changes_since(state, seen, await run_in_threadpool(state.watch.look))
+
+
+def changes_since(state: ServerState, seen: str, found: Seen) -> Changes:
+    """Return what was found in the store, compared to version `seen`."""
     connections = state.connections
     return {
         "version": found.version,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from determined.config.metric_values import number as metric_number
@@ -19,6 +20,9 @@ from determined.web.api.shapes import Id, Number, Plain
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
+
+# For the document: an id that is not in the store is not found, whatever it looks like.
+CheckpointId = Annotated[str, Path(json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"})]
 
 
 class CheckpointFile(TypedDict):
@@ -89,8 +93,14 @@ def of_trial(request: Request, trial_id: Id) -> CheckpointRows:
         return {"version": seen, "rows": checkpoint_rows(store, store.checkpoints(trial_id))}
 
 
+class VerifyRequest(BaseModel):
+    """Nothing: the comparison has no options. A body of JSON is what other sites cannot send."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 @router.post("/api/checkpoints/{checkpoint_id}/verify")
-def verify(request: Request, checkpoint_id: str) -> Verified:
+def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -> Verified:
     """Read the files of a checkpoint and compare them with the hashes that were stored with them."""
     from determined.experiment.checkpoints.verification import verify_checkpoint
 

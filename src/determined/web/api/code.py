@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from determined.errors import InvalidExperimentException
 from determined.experiment.code import reading as code_reading
 from determined.experiment.code.archive import write_code_archive
+from determined.sentences import capitalized
 from determined.web.answers import Route, attachment
 from determined.web.api.shapes import Id
 from determined.web.state import reading
@@ -63,7 +64,7 @@ def code(request: Request, experiment_id: Id) -> CodeFiles:
         try:
             found = code_reading.code_of(store, experiment)
         except InvalidExperimentException as error:
-            return {"files": [], "note": f"{str(error)[0].upper()}{str(error)[1:]}."}
+            return {"files": [], "note": f"{capitalized(str(error))}."}
     files = code_reading.list_files(found)
     note = found.note
     if len(files) == code_reading.MOST_FILES:
@@ -87,7 +88,7 @@ def difference(request: Request, experiment_id: Id, other: Id) -> CodeDifference
         try:
             own, others = (code_reading.code_of(store, store.experiments.get(one)) for one in (experiment_id, other))
         except InvalidExperimentException as error:
-            return {"files": [], "note": f"{str(error)[0].upper()}{str(error)[1:]}."}
+            return {"files": [], "note": f"{capitalized(str(error))}."}
     found = code_reading.compare_code(own, others)
     return {
         "files": [{"path": one.path, "status": one.status, "diff": one.diff} for one in found],

@@ -13,9 +13,10 @@ from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.code.reading import Code, code_of, list_files, read_file
+from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.identifiers import numbers
+from determined.web.identifiers import Ids, numbers
 from determined.web.state import reading, version
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
@@ -55,7 +56,7 @@ class Comparison(TypedDict):
 
 
 @router.get("/api/compare")
-def compare(request: Request, trials: str) -> Comparison:
+def compare(request: Request, trials: Ids) -> Comparison:
     """Return what the trials, given as `1,2,3`, have in common and in what they differ."""
     seen = version(request)
     wanted = numbers(trials, _MOST_TRIALS)
@@ -67,13 +68,13 @@ def compare(request: Request, trials: str) -> Comparison:
                 raise NotFoundException.of("trial", trial_id)
         chosen = [rows[trial_id] for trial_id in wanted]
         configs = {number: _settings(store, number) for number in {row["experiment"] for row in chosen}}
-        code, notes = _compared_code(store, [row["experiment"] for row in chosen])
+        code, notes = _code(store, [row["experiment"] for row in chosen])
     return {
         "version": seen,
         "trials": chosen,
         "hparams": _compared([row["hparams"] for row in chosen]),
         "config": _compared([configs[row["experiment"]] for row in chosen]),
-        "code": code,
+        "code": _compared_code(code, [row["experiment"] for row in chosen]),
         "notes": notes,
     }
 
@@ -94,18 +95,23 @@ def _compared(columns: Sequence[Mapping[str, Any]]) -> list[ComparedValue]:
     return rows
 
 
-def _compared_code(store: Store, experiment_ids: Sequence[int]) -> tuple[list[ComparedFile], list[str]]:
-    """Return the files of the experiments' code, and which experiments have no code here."""
+def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code], list[str]]:
+    """Return the code of each experiment, and which experiments have no code here."""
     found: dict[int, Code] = {}
     notes = []
     different = list(dict.fromkeys(experiment_ids))
     if len(different) > _MOST_EXPERIMENTS_WITH_CODE:
-        return [], [f"The code of more than {_MOST_EXPERIMENTS_WITH_CODE} experiments is not compared."]
+        return {}, [f"The code of more than {_MOST_EXPERIMENTS_WITH_CODE} experiments is not compared."]
     for number in different:
         try:
             found[number] = code_of(store, store.experiments.get(number))
         except InvalidExperimentException as error:
-            notes.append(f"{str(error)[0].upper()}{str(error)[1:]}.")
+            notes.append(f"{capitalized(str(error))}.")
+    return found, notes
+
+
+def _compared_code(found: Mapping[int, Code], experiment_ids: Sequence[int]) -> list[ComparedFile]:
+    """Return the files of the experiments' code, with the variant that each experiment has."""
     contents = {number: {file.path: file.size for file in list_files(code)} for number, code in found.items()}
     rows: list[ComparedFile] = []
     for path in sorted({path for files in contents.values() for path in files}):
@@ -118,4 +124,4 @@ def _compared_code(store: Store, experiment_ids: Sequence[int]) -> tuple[list[Co
                 of_experiment[number] = variants[content]
         letters = [of_experiment.get(number) for number in experiment_ids]
         rows.append({"path": path, "variants": letters, "differs": len(set(letters)) > 1})
-    return rows, notes
+    return rows

@@ -14,7 +14,7 @@ from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
 from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
-from determined.web.identifiers import numbers
+from determined.web.identifiers import Ids, numbers
 from determined.web.state import ServerState, reading, state_of, version
 from determined.web.tables.trial_rows import trial_state
 
@@ -33,7 +33,7 @@ Place = Annotated[float, Field(ge=-9.2e18, le=9.2e18, allow_inf_nan=False)]
 @router.get("/api/curves")
 def curves(
     request: Request,
-    trials: str,
+    trials: Ids,
     key: str,
     axis: Axis = "batches",
     low: Annotated[Place | None, Query(alias="from")] = None,

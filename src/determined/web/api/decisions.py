@@ -58,8 +58,8 @@ def decisions(request: Request, experiment_id: Id) -> Decisions:
     with reading(request) as store:
         if store.experiments.get(experiment_id).is_standalone:
             raise InvalidExperimentException(f"experiment {experiment_id} is a standalone run: it has no search")
-        found = search_decisions(store, experiment_id)
         numbers = {trial.id: trial.number for trial in store.experiments.trials(experiment_id)}
+        found = search_decisions(store, experiment_id)
     rows: list[SearchDecision] = [
         {
             "sequence": one.sequence,

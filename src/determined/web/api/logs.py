@@ -29,7 +29,11 @@ _PAGE = 2000
 
 
 class LogLine(TypedDict):
-    """A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out."""
+    """A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out.
+
+    A line that is not `finished` is the present state of a progress bar, which the next line of its rank and stream
+    replaces.
+    """
 
     id: int
     trial: int
@@ -40,6 +44,7 @@ class LogLine(TypedDict):
     stream: str
     text: str
     cut: int
+    finished: bool
 
 
 class LogLines(TypedDict):
@@ -57,7 +62,7 @@ def logs(
     experiment: Id | None = None,
     after: Id | None = None,
     before: Id | None = None,
-    level: str | None = None,
+    level: Annotated[str | None, Query(json_schema_extra={"enum": [None, *LOG_LEVELS]})] = None,
     rank: Id | None = None,
     stream: str | None = None,
     text: Annotated[str | None, Query(max_length=1000)] = None,
@@ -162,4 +167,5 @@ def _line(trial_id: int, line: Log) -> LogLine:
         "stream": line.stream,
         "text": line.text[:_LONGEST_LINE],
         "cut": max(0, len(line.text) - _LONGEST_LINE),
+        "finished": line.finished,
     }

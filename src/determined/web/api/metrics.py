@@ -6,15 +6,14 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.config.metric_values import number
-from determined.curves import metric_keys
+from determined.curves import exact_json, metric_keys
 from determined.web.answers import Route
 from determined.web.api.shapes import Id
 from determined.web.state import reading, state_of, version
-from determined.web.tables.stored_json import loads_exact
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 50  # of which reports are looked at
+_MOST_TRIALS = 50  # without statistics, of which reports are looked at
 
 
 class MetricKey(TypedDict):
@@ -29,16 +28,18 @@ class MetricKey(TypedDict):
 class MetricKeys(TypedDict):
     """The metrics of a trial, of an experiment, or of the store, by group and name.
 
-    Of trials without statistics only the first and the newest report are looked at, and only of the newest trials.
+    Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the
+    newest of such trials: `unread_trials` are left out.
     """
 
     version: str
     keys: list[MetricKey]
+    unread_trials: int
 
 
 @router.get("/api/metrics")
 def metrics(request: Request, experiment: Id | None = None, trial: Id | None = None) -> MetricKeys:
-    """Return the metrics of a trial or an experiment; without either, those of the newest trials."""
+    """Return the metrics of a trial, of an experiment, or of all trials."""
     seen = version(request)
     with reading(request) as store:
         if trial is not None:
@@ -46,15 +47,15 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
         elif experiment is not None:
             ids = [row.id for row in reversed(store.experiments.trials(experiment))]
         else:
-            ids = store.overview.newest_trials(_MOST_TRIALS)
-        known = state_of(request).statistics.numeric(store, ids)
-        for trial_id in ids[:_MOST_TRIALS]:
+            ids = store.overview.trial_ids()
+        known, unknown = state_of(request).statistics.numeric(store, ids)
+        for trial_id in unknown[:_MOST_TRIALS]:
             for group, body in store.overview.example_reports(trial_id):
-                for name, value in loads_exact(body).items():
+                for name, value in exact_json.loads(body).items():
                     key = metric_keys.join(group, name)
                     known[key] = known.get(key, True) and (value is None or number(value) is not None)
     keys: list[MetricKey] = []
     for key in sorted(known):
         group, name = metric_keys.split(key)
         keys.append({"key": key, "group": group, "name": name, "numeric": known[key]})
-    return {"version": seen, "keys": keys}
+    return {"version": seen, "keys": keys, "unread_trials": max(0, len(unknown) - _MOST_TRIALS)}

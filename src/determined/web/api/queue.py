@@ -7,12 +7,10 @@ import socket
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.plural import counted
-from determined.queue.daemon_start import SHUTTING_DOWN
 from determined.queue.files import QueueFiles
-from determined.queue.status import Status, read_status
+from determined.queue.notes import daemon_notes, other_queues
+from determined.queue.status import read_status
 from determined.store.process import this_user
-from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.state import reading, state_of, version
 
@@ -73,20 +71,6 @@ def queue(request: Request) -> QueueRows:
                     "owner": entry.owner,
                 }
             )
-        notes = _notes(store, status, host, user, waiting=bool(rows))
+        notes = [*daemon_notes(status, waiting=bool(rows)), *other_queues(store)]
     slots = None if status is None else status.slots
     return {"version": seen, "rows": rows, "served": status is not None, "slots": slots, "notes": notes}
-
-
-def _notes(store: Store, status: Status | None, host: str, user: str, *, waiting: bool) -> list[str]:
-    """Return remarks about the queue: whether a daemon serves it, and the lengths of other queues."""
-    notes = []
-    if waiting and status is None:
-        notes.append("No daemon serves the queue; resume with: det queue resume")
-    if waiting and status is not None and status.leaving:
-        notes.append(f"{SHUTTING_DOWN[0].upper()}{SHUTTING_DOWN[1:]}")
-    for (other_host, owner), count in store.queue.lengths().items():
-        if (other_host, owner) != (host, user):
-            whose = "" if owner == user else f" for user {owner}"
-            notes.append(f"{counted(count, 'experiment waits', 'experiments wait')} on host {other_host}{whose}")
-    return notes

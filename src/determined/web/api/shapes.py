@@ -31,7 +31,7 @@ Number = TypeAliasType(
     ],
 )
 Plain = dict[str, Any]
-Id = Annotated[int, Field(ge=0, le=2**63 - 1)]  # what a database can store
+Id = Annotated[int, Field(ge=0, le=2**62)]  # a database can store it, and a float of the document is exact
 
 
 class Problem(TypedDict):

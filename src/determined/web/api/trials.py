@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
-from determined.curves import metric_keys
+from determined.curves import exact_json, metric_keys
 from determined.experiment.searched_names import searched_names
 from determined.store.experiment_records import Experiment
 from determined.store.experiment_records import Trial as StoredTrial
@@ -22,7 +22,6 @@ from determined.web.actions.possible import trial_actions, trial_commands, trial
 from determined.web.answers import Route
 from determined.web.api.shapes import ActionState, Id, Plain, Summary
 from determined.web.state import reading, state_of, version
-from determined.web.tables.stored_json import loads_exact
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
@@ -218,6 +217,6 @@ def _samples(store: Store, trial_id: int) -> list[str]:
     found = {
         metric_keys.join(group, name)
         for group, body in store.overview.example_samples(trial_id)
-        for name in loads_exact(body)
+        for name in exact_json.loads(body)
     }
     return sorted(found)

@@ -9,8 +9,7 @@ from typing_extensions import TypedDict
 
 from determined.config.stored import StoredConfig
 from determined.store import standalone_runs
-from determined.store.process import is_running, on_this_machine
-from determined.store.states import EXPERIMENT_RUNNING
+from determined.store.process import is_abandoned
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview, RequestRow
 from determined.store.substores.overview import TrialRow as StoredTrial
@@ -28,7 +27,10 @@ from determined.web.tables.trial_rows import (
 
 
 class ExperimentRow(TypedDict):
-    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR."""
+    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR.
+
+    An `abandoned` one should be running, but its process has exited and no queue will start it.
+    """
 
     id: int
     name: str
@@ -91,7 +93,6 @@ def _experiment_row(
         pending = request_kind(request_to_run.kind)
     ranked = [trial for trial in trials if trial.best is not None]
     best = (min if row.smaller_is_better else max)(ranked, key=lambda trial: trial.best or 0.0, default=None)
-    holder = row.holder
     counts = Counter(found for found, _, _ in states)
     return {
         "id": row.id,
@@ -102,7 +103,7 @@ def _experiment_row(
         "pending": pending,
         "archived": bool(row.archived),
         "owner": row.owner,
-        "host": holder.host if holder is not None else next((trial.host for trial in trials if trial.host), None),
+        "host": next((trial.host for trial in trials if trial.host), None) if row.runner is None else row.runner.host,
         "standalone": bool(row.is_standalone),
         "searcher": None if row.is_standalone else StoredConfig(loads(row.config)).searcher.name,
         "metric": row.metric,
@@ -121,7 +122,7 @@ def _experiment_row(
         "imported": bool(row.borrowed),
         "has_notes": bool(row.has_notes),
         "queued": bool(row.queued),
-        "abandoned": is_abandoned(row, state),
+        "abandoned": not row.queued and is_abandoned(row),
     }
 
 
@@ -139,11 +140,3 @@ def _of_trials(
     reason = states[0][2] if state == "ERROR" else None
     ended = None if state == "ACTIVE" else max(ends, default=None)
     return state, sum(progress) / len(trials) if progress else None, ended, reason
-
-
-def is_abandoned(row: StoredExperiment, state: str) -> bool:
-    """Return whether an experiment should be running, but its process has exited and no queue will start it."""
-    if row.is_standalone or row.queued or state not in EXPERIMENT_RUNNING:
-        return False
-    holder = row.holder
-    return holder is None or (on_this_machine(holder) and not is_running(holder))

@@ -19,7 +19,7 @@ def pending_request(row: ExperimentRow, request: RequestRow) -> Pending | None:
     runner has carried out is older than the present one's lease.
     """
     kind = request_kind(request.kind)
-    if row.state in EXPERIMENT_ENDED or row.holder is None:
+    if row.state in EXPERIMENT_ENDED or row.runner is None:
         return None
     if request.id > row.last_request:
         return kind

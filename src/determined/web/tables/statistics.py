@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from determined.config.metric_values import number as metric_number
 from determined.curves import metric_keys
 from determined.curves.cache import CurveCache
-from determined.curves.read import DamagedReports
+from determined.curves.read import DamagedReports, Key
 from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
+from determined.plural import counted
 from determined.store.store import Store
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
@@ -23,6 +24,7 @@ logger = logging.getLogger("determined.web")
 # Trials whose statistics are computed before the answer. Those of a running trial change with every report, and are
 # extended within a millisecond; without them its cells would be empty most of the time.
 _COMPUTED_NOW = 20
+_TOGETHER = 50  # trials whose statistics are computed with one connection, in one snapshot of the store
 
 
 class Statistics:
@@ -35,6 +37,8 @@ class Statistics:
         self._wanted: list[int] = []
         self._thread: threading.Thread | None = None
         self._closed = False
+        # By trial: the version of its reports, and its metrics with whether all values are numbers.
+        self._metrics: dict[int, tuple[int, frozenset[tuple[Key, bool]]]] = {}
 
     def of_trials(
         self, store: Store, trial_ids: Sequence[int], keys: Sequence[str]
@@ -71,14 +75,28 @@ class Statistics:
         known = found.known[trial_id] if trial_id in found.known else reader.summarize(trial_id)
         return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
-    def numeric(self, store: Store, trial_ids: Sequence[int]) -> dict[str, bool]:
-        """Return the known metrics of trials, and whether all their values are numbers."""
-        found: dict[str, bool] = {}
-        for known in CurveReader(store, self._cache).summaries(trial_ids).known.values():
-            for key, one in known.items():
+    def numeric(self, store: Store, trial_ids: Sequence[int]) -> tuple[dict[str, bool], list[int]]:
+        """Return the metrics of trials, and whether all their values are numbers.
+
+        The second value has the trials, in the order of the ids, whose statistics are not known.
+        """
+        versions = {state.trial_id: state.changes for state in store.reports.versions(trial_ids)}
+        with self._lock:
+            changed = [number for number in versions if self._metrics.get(number, (None,))[0] != versions[number]]
+        found = CurveReader(store, self._cache).summaries(changed).known
+        numeric: dict[str, bool] = {}
+        with self._lock:
+            self._metrics |= {
+                number: (versions[number], frozenset((key, one.kind == "number") for key, one in known.items()))
+                for number, known in found.items()
+            }
+            current = {number for number in versions if self._metrics.get(number, (None,))[0] == versions[number]}
+            different = {self._metrics[number][1] for number in current}  # few: most trials report the same metrics
+        for metrics in different:
+            for key, is_number in metrics:
                 joined = metric_keys.join(*key)
-                found[joined] = found.get(joined, True) and one.kind == "number"
-        return found
+                numeric[joined] = numeric.get(joined, True) and is_number
+        return numeric, [number for number in trial_ids if number in versions and number not in current]
 
     def wait(self) -> None:
         """Wait until nothing is left to compute."""
@@ -111,13 +129,25 @@ class Statistics:
                 if not self._wanted:
                     self._thread = None
                     return
-                trial_id = self._wanted.pop()
+                chosen, self._wanted = self._wanted[-_TOGETHER:], self._wanted[:-_TOGETHER]
             try:
                 with self._connections.reading() as store:
-                    CurveReader(store, self._cache).summarize(trial_id)
-            except StoreError as error:
+                    self._summarize(CurveReader(store, self._cache), reversed(chosen))
+            except StoreError as error:  # the page asks for them again
+                logger.warning("the statistics of %s are missing: %s", counted(len(chosen), "trial"), error)
+
+    def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> None:
+        """Compute the statistics of trials. The thread goes on if one fails: those of others would be missing."""
+        for trial_id in trial_ids:
+            if self._closed:
+                return
+            try:
+                reader.summarize(trial_id)
+            except DamagedReports as error:
                 logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
-            except Exception:  # the thread goes on: those of other trials would never be computed
+            except StoreError:
+                raise  # the connection cannot be used any more
+            except Exception:
                 logger.exception("the statistics of trial %d are missing", trial_id)
 
 

@@ -1,33 +1,21 @@
-"""Parse JSON columns of the store."""
+"""Decode JSON columns of the store into data that browsers can represent."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import orjson
 
+from determined.curves.exact_json import has_long_integer
 from determined.web.answers import representable
-
-_LONG_INTEGER = re.compile(r"\d{19}")  # it may have more than 64 bits: orjson would return a rounded float
 
 
 def loads(text: str) -> Any:
-    """Parse stored JSON into data that every browser can represent."""
-    if _LONG_INTEGER.search(text) is None:
+    """Decode stored JSON into data that every browser can represent."""
+    if not has_long_integer(text):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:  # it contains NaN or infinities, which JSON does not have
             pass
     return representable(json.loads(text))
-
-
-def loads_exact(text: str) -> Any:
-    """Parse stored JSON into Python's values."""
-    if _LONG_INTEGER.search(text) is None:
-        try:
-            return orjson.loads(text)
-        except orjson.JSONDecodeError:
-            pass
-    return json.loads(text)

@@ -47,7 +47,8 @@ class TrialLogWriter:
         assert process is not None
         process.activity.note_output()
         shown = self._store(trial, process, line)
-        self._read(process, line, shown)
+        if line.finished:
+            self._read(process, line, shown)
 
     def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
         """Store a line of the startup hook, without searching it for the trial's errors."""
@@ -60,10 +61,24 @@ class TrialLogWriter:
         # The lines of a rank are numbered, so that their order is known although times may be equal.
         sequence = process.log.lines.get(line.rank, 0)
         process.log.lines[line.rank] = sequence + 1
+        replaced = process.log.unfinished.pop((line.rank, line.stream), None)
+        if not line.finished:
+            process.log.unfinished[line.rank, line.stream] = sequence
         self._writer.put(
-            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, shown, line.written, level=line.level)
+            LogRow(
+                trial.id,
+                trial.runs,
+                line.rank,
+                sequence,
+                line.stream,
+                shown,
+                line.written,
+                level=line.level,
+                finished=line.finished,
+                replaces=replaced,
+            )
         )
-        if self._on_line is not None:
+        if self._on_line is not None and line.finished:
             self._on_line(trial.id, line)
         return shown
 

@@ -28,6 +28,8 @@ class LogFindings:
     first_failure: tuple[int, str] | None = None  # the rank that failed first, and the launcher's message about it
     no_retries: str | None = None  # the log policy that forbids a retry
     lines: dict[int, int] = field(default_factory=dict)  # by rank: number of stored lines
+    # By rank and stream: the number of the stored line that is the present state of a progress bar.
+    unfinished: dict[tuple[int, str], int] = field(default_factory=dict)
 
     @property
     def last_error(self) -> str:

@@ -1,0 +1,40 @@
+"""Decode stored JSON with orjson, which needs a third of the time of `json`, without its losses.
+
+orjson rounds integers of more than 64 bits to floats, and does not read NaN and infinities.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import re
+from typing import Any
+
+_orjson: Any
+try:
+    _orjson = importlib.import_module("orjson")
+except ImportError:  # it comes with the extra `ui`
+    _orjson = None
+
+# It may have more than 64 bits. Decimals may have as many digits, so what is before the number is part of the pattern;
+# stored values are in maps and lists, in which something is.
+_LONG_INTEGER = re.compile(r"[\s:\[,-]\d{19}")
+
+
+def has_long_integer(text: str) -> bool:
+    """Return whether JSON may contain an integer that `loads_rounded` rounds."""
+    return _LONG_INTEGER.search(text) is not None
+
+
+def loads(text: str) -> Any:
+    """Decode JSON exactly."""
+    return json.loads(text) if has_long_integer(text) else loads_rounded(text)
+
+
+def loads_rounded(text: str) -> Any:
+    """Decode JSON; integers of more than 64 bits may be rounded to floats."""
+    if _orjson is not None:
+        with contextlib.suppress(_orjson.JSONDecodeError):
+            return _orjson.loads(text)
+    return json.loads(text)

@@ -1,0 +1,34 @@
+"""Several queries that see the same state of a store while other processes write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from determined.errors import NotFoundException, StoreError
+from determined.store.databases.base import Database
+from determined.store.databases.sqlite import SqliteDatabase
+
+
+@contextmanager
+def consistent_snapshot(database: Database) -> Iterator[None]:
+    """Open a read-only snapshot: all queries in the block see the same state, and no writer is blocked.
+
+    After an error of the store in the block the connection is to be closed.
+    """
+    # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
+    # Not `transaction`, which would lock out the writers of an SQLite file.
+    database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
+    try:
+        yield
+    except NotFoundException:
+        database.execute("ROLLBACK")
+        raise
+    except StoreError:
+        raise  # the connection may be lost: a statement would wait for another one
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    # All was read. A server ends a transaction by itself if the block has computed for long after its last query.
+    with suppress(StoreError):
+        database.execute("ROLLBACK")
