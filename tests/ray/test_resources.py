@@ -143,7 +143,7 @@ def test_a_cluster_with_authentication(make_search: MakeSearch, tmp_path: Path) 
         said = search.activate(experiment, expect=1)
         assert "Traceback" not in said
         (line,) = [line for line in said.splitlines() if "cannot connect" in line]
-        assert "token" in line.lower()
+        assert "RAY_AUTH_MODE is token here" in line
         search.environment["RAY_AUTH_TOKEN_PATH"] = right
         search.activate(experiment)
         assert search.record(experiment)["state"] == "COMPLETED"
