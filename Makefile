@@ -82,11 +82,13 @@ $(SHORT_STAMP): $(STAMP)
 		> $$($(SHORT_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
 	touch $@
 
-# Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times: an hour on two cores.
-soak: $(STAMP)
+# Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times, kill
+# nodes, actors and runners on Ray clusters 50 times: more than an hour on two cores.
+soak: $(STAMP) $(RAY_STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) -m thorough tests
 	$(BIN)/python -m tests.soak --cycles 120
 	$(BIN)/python -m tests.soak.searches --kills 100
+	$(RAY_VENV)/bin/python -m tests.soak.cluster --kills 50
 
 # The same in two minutes, for CI: six kills of a training program on one rank, and four of the runner of a search.
 soak-short: $(STAMP)
@@ -136,6 +138,7 @@ $(SINKS_STAMP): $(STAMP)
 # Ray comes into an environment of its own, as the clients of the sinks do.
 ray: $(RAY_STAMP)
 	$(RAY_VENV)/bin/python -m pytest tests/ray
+	$(RAY_VENV)/bin/python -m tests.soak.cluster --kills 5
 
 $(RAY_STAMP): $(STAMP)
 	$(PYTHON) -m venv $(RAY_VENV)

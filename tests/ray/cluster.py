@@ -58,6 +58,11 @@ class RayNode:
         """The processes of the actors `Node`: one for each experiment that uses this node."""
         return [one for one in self.processes() if _name(one).startswith("ray::Node")]
 
+    def files(self) -> list[str]:
+        """What experiments have created on the node and not deleted."""
+        found = [*(self.home / "tmp").glob("det-*"), *(self.home / "determined" / "nodes").glob("*/*")]
+        return [str(path.relative_to(self.home)) for path in found]
+
     def workers(self) -> list[psutil.Process]:
         """Actors, the warm processes in them, and jobs, which are forks of these."""
         return [*self.actors(), *(one for one in self.processes() if "warm.server" in _command(one))]
@@ -185,7 +190,7 @@ class RayCluster:
         variables: dict[str, str] | None = None,
     ) -> RayNode:
         home = self._directory / f"{address}-{len(list(self._directory.glob(f'{address}-*')))}"
-        home.mkdir()
+        (home / "tmp").mkdir(parents=True)
         node = self.nodes[address] = RayNode(address, home)
         if "--head" in options:
             options = [*options, f"--temp-dir={self._directory / 'ray'}"]
@@ -212,10 +217,10 @@ class RayCluster:
 
     def _environment(self, home: Path, variables: dict[str, str]) -> dict[str, str]:
         """No variable of the test that is running: the cluster serves several."""
-        kept = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "PYTHONDONTWRITEBYTECODE")
+        kept = ("PATH", "HOME", "LANG", "TZ", "PYTHONDONTWRITEBYTECODE")
         outer = {name: os.environ[name] for name in kept if name in os.environ}
         # Setups of tests are imported from this repository.
-        own = {"XDG_DATA_HOME": str(home), "PYTHONPATH": str(REPOSITORY)}
+        own = {"XDG_DATA_HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": str(REPOSITORY)}
         return {**outer, **FAST_HEALTH_CHECKS, **own, **self.settings(), **self.variables, **variables}
 
     def _find_port(self) -> int:

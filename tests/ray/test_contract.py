@@ -22,9 +22,12 @@ class TestRayEngine(EngineContract):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
-        with RayCluster() as cluster, opened(cluster, tmp_path_factory.mktemp("engine")) as engine:
-            wait_for_slots(engine, 2)
-            yield engine
+        with RayCluster() as cluster:
+            with opened(cluster, tmp_path_factory.mktemp("engine")) as engine:
+                wait_for_slots(engine, 2)
+                assert cluster.head.files()
+                yield engine
+            assert cluster.head.files() == []
 
     def test_cpu_time_is_counted(self, bench: Bench) -> None:
         """Nodes tell the CPU time of running jobs every two seconds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -57,14 +58,20 @@ def test_a_search_over_three_nodes(
     assert any(files.values())
 
 
+@pytest.fixture(scope="module")
+def small() -> Iterator[RayCluster]:
+    """Two nodes with one CPU each, so that a trial of two ranks needs both."""
+    with RayCluster(cpus=1) as made:
+        made.add_node("127.0.0.3")
+        yield made
+
+
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_trial_over_two_nodes(
-    make_search: MakeSearch, local: dict[str, Any], server: PostgresServer, database: str
+    small: RayCluster, make_search: MakeSearch, local: dict[str, Any], server: PostgresServer, database: str
 ) -> None:
     store = server.new_database() if database == "postgres" else None
-    with RayCluster(cpus=1) as small:
-        small.add_node("127.0.0.3")
-        record, files = run(make_search(TWO_RANKS, small, store=store))
+    record, files = run(make_search(TWO_RANKS, small, store=store))
     assert record == local["ranks"][0]
     assert files == local["ranks"][1]
     assert any(files.values())

@@ -6,6 +6,7 @@ import os
 import socket
 
 import ray
+from ray.exceptions import AuthenticationError
 
 # Set for every process of ours that uses Ray, so that none of them depends on the defaults of a version.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -27,8 +28,15 @@ def connect(address: str | None) -> str | None:
         )
     # Errors of its C++ part have no common class.
     except Exception as error:  # noqa: BLE001
-        return f"cannot connect to the Ray cluster {address or 'of this machine'}: {first_line(error)}"
+        hint = _about_authentication() if isinstance(error, ConnectionError | AuthenticationError) else ""
+        return f"cannot connect to the Ray cluster {address or 'of this machine'}: {first_line(error)}{hint}"
     return None
+
+
+def _about_authentication() -> str:
+    """Return what to check if a cluster answers but accepts no connection: Ray's own message does not say why."""
+    mode = os.environ.get("RAY_AUTH_MODE", "not set")
+    return f"; RAY_AUTH_MODE is {mode} here: this setting and the token must be those of the cluster"
 
 
 def _unreachable(address: str) -> str | None:

@@ -1,0 +1,239 @@
+"""Nodes, actors, the runner and Ray's head are killed or freeze: the experiment ends as an undisturbed one does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.postgres import PostgresServer
+from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
+from tests.ray.cluster import RayCluster, RayNode
+from tests.ray.conftest import SEARCH, MakeSearch
+
+MODEL = Path(__file__).parent / "model"
+# Three trials at a time for some seconds, with a checkpoint every four batches.
+SLOW: dict[str, Any] = {
+    **SEARCH,
+    "entrypoint": "model_def:SlowTrial",
+    "hyperparameters": {**SEARCH["hyperparameters"], "seconds": 0.1},
+    "searcher": {"name": "random", "metric": "validation_loss", "max_length": {"batches": 40}, "max_trials": 3},
+    "min_checkpoint_period": {"batches": 4},
+}
+
+RESOURCES = """
+import json, sys
+import ray
+from ray.util.placement_group import placement_group_table
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+groups = [one["state"] for one in placement_group_table().values() if one["state"] != "REMOVED"]
+free, all_ = ray.available_resources(), ray.cluster_resources()
+print(json.dumps([groups, free.get("CPU", 0), all_.get("CPU", 0)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """On this machine."""
+    search = Search(tmp_path_factory.mktemp("undisturbed"), MODEL, SLOW)
+    experiment = search.create()
+    search.activate(experiment)
+    return search.record(experiment)
+
+
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[RayCluster]:
+    """A head without slots, to which the runner connects, and two nodes to kill."""
+    with RayCluster(cpus=0) as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(fragile: RayCluster) -> tuple[RayNode, RayNode]:
+    """Two nodes that work, whatever the last test did to them."""
+    for address in ("127.0.0.3", "127.0.0.4"):
+        node = fragile.nodes.get(address)
+        if node is None or not node.has_raylet():
+            if node is not None:
+                node.clean_up()
+            fragile.add_node(address, cpus=2)
+    return fragile.nodes["127.0.0.3"], fragile.nodes["127.0.0.4"]
+
+
+class Disturbed:
+    """An experiment that runs on a cluster."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.experiment = search.create()
+        self.runner = search.start(self.experiment)
+
+    def wait_for_checkpoints(self, more: int = 3) -> None:
+        """Wait until so many checkpoints were added, or until it has ended."""
+        before = self.checkpoints()
+        wait_until(lambda: self.runner.poll() is not None or self.checkpoints() >= before + more)
+        assert self.runner.poll() is None, self.search.said.read_text()
+
+    def checkpoints(self) -> int:
+        with self.search.opened() as store:
+            return sum(len(store.checkpoints(trial.id)) for trial in store.experiments.trials(self.experiment))
+
+    def finish(self, expected: dict[str, Any], code: int = 0) -> None:
+        """It ends, and has the record of an undisturbed one without a single restart."""
+        assert self.runner.wait(150) == code, self.search.said.read_text()
+        assert self.search.record(self.experiment) == expected
+        assert self.restarts() == [0, 0, 0]
+
+    def restarts(self) -> list[int]:
+        with self.search.opened() as store:
+            return [trial.restarts for trial in store.experiments.trials(self.experiment)]
+
+
+def busy(*nodes: RayNode) -> RayNode:
+    """A node on which an actor works."""
+    found = wait_until(lambda: [node for node in nodes if node.actors()])
+    return found[0]
+
+
+@pytest.fixture
+def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
+    made: list[Disturbed] = []
+
+    def start(store: str | None = None) -> Disturbed:
+        made.append(Disturbed(make_search(SLOW, fragile, model=MODEL, store=store)))
+        return made[-1]
+
+    yield start
+    for disturbed in made:
+        disturbed.runner.kill()
+        disturbed.runner.wait()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_killed_raylet(
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], server: PostgresServer, database: str
+) -> None:
+    running = start(server.new_database() if database == "postgres" else None)
+    running.wait_for_checkpoints()
+    busy(*nodes).kill_raylet()
+    running.finish(undisturbed)
+
+
+def test_a_killed_actor(nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]) -> None:
+    running = start()
+    for _ in range(2):
+        running.wait_for_checkpoints()
+        busy(*nodes).kill_actors()
+    running.finish(undisturbed)
+
+
+def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
+) -> None:
+    running = start()
+    running.wait_for_checkpoints()
+    node = busy(*nodes)
+    frozen = node.freeze()
+    actors = node.actors()
+    assert actors
+    try:
+        running.finish(undisturbed)
+    finally:
+        for process in frozen:
+            process.send_signal(signal.SIGCONT)
+    wait_until(lambda: not node.workers(), "a job lives on")
+    assert running.search.record(running.experiment) == undisturbed
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_killed_runner(
+    nodes: tuple[RayNode, RayNode],
+    fragile: RayCluster,
+    start: Any,
+    undisturbed: dict[str, Any],
+    server: PostgresServer,
+    database: str,
+) -> None:
+    running = start(server.new_database() if database == "postgres" else None)
+    running.wait_for_checkpoints()
+    running.runner.kill()
+    running.runner.wait()
+    wait_until(lambda: not any(node.workers() for node in nodes), "a job lives on")
+    running.search.wait_for_silence()
+    assert resources(fragile) == [[], 4.0, 4.0]
+    running.runner = running.search.start(running.experiment)
+    running.finish(undisturbed)
+
+
+def resources(cluster: RayCluster) -> Any:
+    """The placement groups of a cluster, its free CPUs and all of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", RESOURCES, cluster.address],
+        env={**cluster.variables_of_programs()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
+    for address in ("127.0.0.3", "127.0.0.4"):
+        if address in fragile.nodes:
+            fragile.nodes[address].clean_up()
+    first = fragile.add_node("127.0.0.3", cpus=1)
+    running = start()
+    running.wait_for_checkpoints(1)
+    assert first.actors()
+    joined = fragile.add_node("127.0.0.4", cpus=2)
+    busy(joined)
+    running.finish(undisturbed)
+
+
+def test_a_trial_that_can_never_fit(
+    fragile: RayCluster, nodes: tuple[RayNode, RayNode], make_search: MakeSearch
+) -> None:
+    search = make_search({**SLOW, "resources": {"slots_per_trial": 50}}, fragile, model=MODEL)
+    done = search.det("experiment", "create", *created(search), check=False)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert "50 CPU slots" in said
+    assert "(127.0.0" in said
+
+
+def created(search: Search) -> list[str]:
+    from determined.config.dump import dump_yaml
+
+    config = search.home / "config.yaml"
+    config.write_text(dump_yaml(search.config))
+    return [str(config), str(search.model_dir)]
+
+
+@pytest.mark.parametrize("what", ["gcs_server", "everything"])
+def test_a_lost_head(make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str) -> None:
+    """Trials save while they can; the experiment is paused with the reason, and resumes on another cluster."""
+    with RayCluster(cpus=0) as lost:
+        lost.add_node("127.0.0.3", cpus=2)
+        running = Disturbed(make_search(SLOW, lost, model=MODEL))
+        running.wait_for_checkpoints()
+        if what == "everything":
+            lost.head.kill()
+        else:
+            lost.head.kill_program("gcs_server")
+        assert running.runner.wait(150) == 1
+    with running.search.opened() as store:
+        experiment = store.experiments.get(running.experiment)
+    assert experiment.state == "PAUSED"
+    assert experiment.reason is not None
+    assert "Ray" in experiment.reason
+    running.search.environment.update(cluster.environment())
+    running.runner = running.search.start(running.experiment)
+    running.finish(undisturbed)

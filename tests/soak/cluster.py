@@ -1,0 +1,124 @@
+"""Kill nodes, actors and the runner of a search on a Ray cluster: `python -m tests.soak.cluster --kills 50`.
+
+The search must end with the record of one that ran undisturbed on this machine: decisions, metrics and best trial.
+Needs the package ray: `make ray` creates an environment with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.experiment.test_killed_runners import CONFIG
+from tests.helpers.searches import Search, kill_after
+from tests.ray.cluster import RayCluster
+from tests.soak.searches import differences
+
+MODEL = Path(__file__).parents[1] / "ray" / "model"
+NODES = ("127.0.0.3", "127.0.0.4")
+KILLS_IN_A_SEARCH = 10
+VICTIMS = ("raylet", "node", "actor", "runner")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-cluster-") as directory:
+        broken = kill_parts(Path(directory), arguments.kills, random.Random(arguments.seed))
+    print(f"\n{arguments.kills} kills in clusters, {len(broken)} differences")
+    sys.exit(1 if broken else 0)
+
+
+def kill_parts(directory: Path, kills: int, luck: random.Random) -> list[str]:
+    """So many kills over as many searches as that takes; returns what was different."""
+    expected = _undisturbed(directory / "undisturbed")
+    broken: list[str] = []
+    done = number = 0
+    # The runner is connected to the head, which has no slots and is not killed.
+    with RayCluster(cpus=0) as cluster:
+        while done < kills:
+            number += 1
+            search = _search(directory / f"search-{number}", cluster)
+            experiment = search.create()
+            hits = _disturb(search, experiment, cluster, luck, min(KILLS_IN_A_SEARCH, kills - done))
+            done += sum(hits.values())
+            found = differences(search.record(experiment), expected)
+            broken += [f"search {number}: {difference}" for difference in found]
+            print(f"search {number}: {hits} ({done})", *found[:5], sep="\n    ", flush=True)
+    return broken
+
+
+def _disturb(search: Search, experiment: int, cluster: RayCluster, luck: random.Random, most: int) -> dict[str, int]:
+    """Run a search and kill its parts until it has ended; return how often each was killed."""
+    hits = dict.fromkeys(VICTIMS, 0)
+    runner = None
+    for _ in range(most):
+        _repair(cluster)
+        runner = runner or search.start(experiment)
+        victim = luck.choice(VICTIMS)
+        if not _outlasts(runner, luck.uniform(1.0, 8.0)):
+            break
+        hits[victim] += 1
+        if victim == "runner":
+            assert kill_after(runner, 0)
+            runner = None
+            # A runner that starts at once must cope with what is still ending.
+            continue
+        node = cluster.nodes[luck.choice(NODES)]
+        {"raylet": node.kill_raylet, "node": node.kill, "actor": node.kill_actors}[victim]()
+    _repair(cluster)
+    code = (runner or search.start(experiment)).wait(600)
+    assert code == 0, search.said.read_text()
+    return hits
+
+
+def _outlasts(runner: Any, seconds: float) -> bool:
+    """Whether the runner is still running after this time."""
+    ends = time.monotonic() + seconds
+    while runner.poll() is None and time.monotonic() < ends:
+        time.sleep(0.05)
+    return runner.poll() is None
+
+
+def _repair(cluster: RayCluster) -> None:
+    """Start the nodes again that were killed."""
+    for address in NODES:
+        if address not in cluster.nodes or not cluster.nodes[address].has_raylet():
+            if address in cluster.nodes:
+                cluster.nodes[address].clean_up()
+            cluster.add_node(address, cpus=2)
+
+
+def _undisturbed(home: Path) -> dict[str, Any]:
+    search = _search(home, None)
+    experiment = search.create()
+    search.activate(experiment, timeout=600)
+    record = search.record(experiment)
+    print(f"undisturbed: best {record['best']}", flush=True)
+    return record
+
+
+def _search(home: Path, cluster: RayCluster | None) -> Search:
+    """The search of the other soak, with batches that take long enough to be hit."""
+    storage = home / "checkpoints"
+    storage.mkdir(parents=True)
+    config = {
+        **CONFIG,
+        "entrypoint": "model_def:SlowTrial",
+        "hyperparameters": {**CONFIG["hyperparameters"], "seconds": 0.05},
+        "checkpoint_storage": {"type": "shared_fs", "host_path": str(storage)},
+        "max_restarts": 0,  # a loss must not count as a restart
+    }
+    environment = {} if cluster is None else cluster.environment()
+    return Search(home, MODEL, config, environment=environment, is_warm=False)
+
+
+if __name__ == "__main__":
+    main()
