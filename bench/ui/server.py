@@ -81,8 +81,9 @@ class Server:
         return found
 
     def megabytes(self) -> float:
-        """Return the resident memory."""
-        return float(self._seen.memory_info().rss) / 2**20
+        """Return the resident memory of the process and of those that it has started."""
+        processes = [self._seen, *self._seen.children(recursive=True)]
+        return sum(float(process.memory_info().rss) for process in processes) / 2**20
 
 
 class DetUi(Server):

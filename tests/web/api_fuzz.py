@@ -26,7 +26,7 @@ from tests.web.server import Server, running_server
 from tests.web.test_routes import filled
 
 # The guard refuses all other methods before it looks at the path, so it cannot name those of a resource.
-# A document cannot say that a trial or an experiment has to be named, or which options an action needs.
+# A document cannot say that one of two parameters has to be given, or which options an action needs.
 _CONFIG = """
 [headers]
 Authorization = "Bearer {token}"
@@ -36,7 +36,7 @@ unsupported_method.enabled = false
 allow_header_conformance.enabled = false
 
 [[operations]]
-include-path-regex = "^/api/(logs|actions|actions/preview|export)$"
+include-path-regex = "^/api/(logs|actions|actions/preview|export)$|/moment$"
 [operations.checks]
 positive_data_acceptance.enabled = false
 """

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
+from determined.experiment.code import reading as code_reading
 from determined.experiment.deletion import delete_experiment
+from determined.experiment.files import ExperimentFiles
 from determined.store.databases.postgres import PostgresDatabase
 from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.rows import EndRow, LogRow
 from determined.store.store import Store
+from determined.web.api import compare
+from determined.web.openapi import document
 from tests.store.experiments import begin_managed, with_trials
 from tests.store.rows import checkpoint, metric
 from tests.web.site import Site
@@ -32,6 +38,7 @@ PATHS = [
     "/api/metrics?experiment={experiment}",
     "/api/curves?trials={trial}&key=training/loss",
     "/api/trials/{trial}/profile?key=gpu/load",
+    "/api/trials/{trial}/moment?key=training/loss&x=1",
     "/api/logs?experiment={experiment}",
     "/api/compare?trials={trial}",
     "/api/failures",
@@ -96,6 +103,38 @@ def test_deleted_while_it_is_read(
         if len(executed) < number:  # it was not deleted any more
             break
     assert number > 2
+
+
+def test_all_routes_that_read_experiments_are_asked() -> None:
+    asked = {re.sub(r"\{\w+\}", "", path.partition("?")[0]) for path in PATHS}
+    routes = {re.sub(r"\{\w+\}", "", path) for path, methods in document()["paths"].items() if "get" in methods}
+    # The poll reads no experiments, models are not deleted with one, and the others look for files before any query.
+    assert routes - asked == {
+        "/api/changes",
+        "/api/models",
+        "/api/models/",
+        "/api/experiments//code/file",
+        "/api/experiments//code/diff",
+        "/api/experiments//code/archive",
+    }
+
+
+def test_code_that_is_deleted_while_it_is_read(site: Site, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment, trial = ended_experiment(store)
+    code = ExperimentFiles.for_key(store.experiments.get(experiment).key).code
+    code.mkdir()
+    (code / "model.py").write_text("x")
+    listed = code_reading.list_files
+
+    def list_and_delete(found: code_reading.Code) -> list[Any]:
+        files = list(listed(found))
+        shutil.rmtree(code)
+        return files
+
+    monkeypatch.setattr(compare, "list_files", list_and_delete)
+    answer = site.ask("GET", f"/api/compare?trials={trial}", site.bearer)
+    assert answer.status_code == 404
+    assert "deleted" in answer.json()["hint"]
 
 
 def test_an_answer_shows_one_state_of_the_store(

@@ -92,7 +92,7 @@ export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[
         {hover && <div class="tip" style={{ left: `${hover.point.x + 12}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>{hover.cell.best === null ? "no finite metric" : formatNumber(hover.cell.best)}</strong><br />{plural(hover.cell.trials.length, "trial")}: {hover.cell.trials.slice(0, 6).map((trial) => trial.id).join(", ")}</div>}
       </div>
       <figcaption class="chart-foot">
-        <span>worst <i class="heat" aria-hidden="true" /> best</span>
+        <span>worst <span class="heat" aria-hidden="true" /> best</span>
         <span>best {known.length ? formatNumber(smaller ? low : high) : "–"}, worst {known.length ? formatNumber(smaller ? high : low) : "–"} of the cells</span>
         <span class="chart-files">
         <button class="plain" onClick={() => canvas.current && savePng(canvas.current, `${y.title} and ${x.title}`)}>PNG</button>

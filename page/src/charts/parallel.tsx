@@ -136,7 +136,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
       </div></div>
       <RowTable rows={rows} axes={axes} title="parallel coordinates" canvas={() => canvas.current}>
         <span>{only ? `${formatCount(only.size)} of ${formatCount(rows.length)} trials` : "Drag along an axis to filter the curves and the table."} Dashed: failed.</span>
-        <span>worst <i class="heat" aria-hidden="true" /> best</span>
+        <span>worst <span class="heat" aria-hidden="true" /> best</span>
         <BrushInputs axes={axes} brushes={brushes} onBrush={onBrush} />
         {brushes.size > 0 && <button class="plain" onClick={() => onBrush("")}>Clear the brushes</button>}
       </RowTable>

@@ -77,13 +77,13 @@ export function TrialTable({ rows, columns, pending, defaults, tools, only, expe
   rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; defaults: readonly string[];
   tools?: ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
 }) {
-  const failed = rows.filter((row) => row.state === "ERROR").length;
+  const count = (shown: readonly TrialRow[]): number => shown.filter((row) => row.state === "ERROR").length;
   return (
     <DataTable label="Trials" noun="trial" rows={rows} columns={columns} defaults={defaults} id={(row) => row.id} address={(row) => `/trials/${row.id}`} only={only ?? null}
       texts={(row) => `${row.id} ${row.experiment_name} ${row.labels.join(" ")} ${row.state}`} example="lr < 1e-3 and state = ERROR and label = x" tools={tools} empty={<NoRuns />}
       onCompare={compareTrials} actions={(ids, chosen) => <TrialActions ids={ids} rows={chosen} />}
-      foot={<>
-        <span>{failed ? <Link to={experiment ? `/failures?experiment=${experiment}` : "/failures"}>{formatCount(failed)} failed</Link> : "none failed"}, {formatCount(rows.length - failed)} good</span>
+      foot={(shown) => <>
+        <span>{count(shown) ? <Link to={experiment ? `/failures?experiment=${experiment}` : "/failures"}>{formatCount(count(shown))} failed</Link> : "none failed"}, {formatCount(shown.length - count(shown))} good</span>
         {pending > 0 && <span role="status">statistics of {formatCount(pending)} trials are being computed</span>}
       </>} />
   );
@@ -114,7 +114,7 @@ function Experiments() {
       <DataTable label="Experiments" noun="experiment" rows={data.rows} columns={EXPERIMENT_COLUMNS} defaults={EXPERIMENT_DEFAULTS} id={(row) => row.id} address={(row) => `/experiments/${row.id}`}
         texts={(row) => `${row.id} ${row.name} ${row.description} ${row.labels.join(" ")} ${row.state}`} example="searcher = adaptive_asha and failed > 0" tools={<ArchivedSwitch />} empty={<NoRuns />}
         onCompare={compare(data.rows)} actions={(ids) => <BulkActions ids={ids} noun="experiment" actions={EXPERIMENT_ACTIONS} />}
-        foot={<span>{formatCount(data.rows.reduce((sum, row) => sum + row.failed, 0))} of {formatCount(data.rows.reduce((sum, row) => sum + row.trials, 0))} trials failed</span>} />
+        foot={(shown) => <span>{formatCount(shown.reduce((sum, row) => sum + row.failed, 0))} of {formatCount(shown.reduce((sum, row) => sum + row.trials, 0))} trials failed</span>} />
     )}</Shown>
   );
 }

@@ -27,7 +27,8 @@ export interface DataTableProps<Row> {
   /** Rows that a chart's brush leaves; null where none is set. */
   only?: ReadonlySet<number> | null;
   tools?: ComponentChildren;
-  foot?: ComponentChildren;
+  /** What is said about the rows that the filter leaves. */
+  foot?: (shown: readonly Row[]) => ComponentChildren;
   empty: ComponentChildren;
   actions?: (ids: number[], rows: Row[]) => ComponentChildren;
   onCompare?: (ids: number[]) => void;
@@ -110,7 +111,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       )}
       <div class="table-foot row">
         <span aria-live="polite">{result.length === rows.length ? plural(rows.length, props.noun) : `${plural(result.length, props.noun)} of ${rows.length}`}</span>
-        {props.foot}
+        {props.foot?.(result)}
       </div>
     </section>
   );

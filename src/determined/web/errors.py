@@ -36,7 +36,7 @@ def handle_errors(app: FastAPI) -> None:
 def _known(request: Request, error: Exception) -> Response:
     """Answer an error that names its reason."""
     text = str(mask_secrets(str(error) or type(error).__name__))
-    if isinstance(error, (NotFoundException, CheckpointNotFound)):
+    if isinstance(error, (NotFoundException, CheckpointNotFound, FileNotFoundError)):
         return problem(404, text, "It may have been deleted since.")
     if isinstance(error, StoreUnavailable):
         return problem(503, text, "The page tries again by itself.")
