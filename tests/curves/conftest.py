@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.store.conftest import empty_databases, place, postgres, store
+from tests.store.conftest import place, postgres, postgres_stores, sqlite_stores, store
 
-__all__ = ["empty_databases", "place", "postgres", "store"]
+__all__ = ["place", "postgres", "postgres_stores", "sqlite_stores", "store"]

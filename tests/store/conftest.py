@@ -9,6 +9,7 @@ import pytest
 
 from determined.store.open import open_store
 from determined.store.store import Store
+from tests.helpers.empty_stores import PostgresStores, SqliteStores
 from tests.helpers.postgres import PostgresServer, running_server
 
 
@@ -19,33 +20,30 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def empty_databases() -> list[str]:
-    """Of tests that are over: to empty one takes less time than to make one."""
-    return []
+def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> SqliteStores:
+    return SqliteStores(tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="session")
+def postgres_stores(postgres: PostgresServer) -> PostgresStores:
+    return PostgresStores(postgres)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, empty_databases: list[str]) -> Iterator[str]:
-    """What names an empty store."""
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """What names an empty store. It has its tables if a fixture of the test opens it, and is not created otherwise."""
+    with_tables = not {"store", "site"}.isdisjoint(request.fixturenames)
     if request.param == "sqlite":
-        yield str(tmp_path / "store.sqlite")
+        path = tmp_path / "store.sqlite"
+        if with_tables:
+            sqlite_stores: SqliteStores = request.getfixturevalue("sqlite_stores")
+            sqlite_stores.create(path)
+        yield str(path)
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
-    url = empty_databases.pop() if empty_databases else server.new_database()
+    postgres_stores: PostgresStores = request.getfixturevalue("postgres_stores")
+    url = postgres_stores.take(with_tables=with_tables)
     yield url
-    _empty(url)
-    empty_databases.append(url)
-
-
-def _empty(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        connection.execute("DROP SCHEMA IF EXISTS determined CASCADE")
+    postgres_stores.give_back(url)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.conftest import empty_databases, place, postgres, store
+from tests.store.conftest import place, postgres, postgres_stores, sqlite_stores, store
 from tests.web.site import Site
 
-__all__ = ["empty_databases", "place", "postgres", "site", "static", "store"]
+__all__ = ["place", "postgres", "postgres_stores", "site", "sqlite_stores", "static", "store"]
 
 
 @pytest.fixture

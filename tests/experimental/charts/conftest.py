@@ -9,9 +9,9 @@ import pytest
 
 from determined import built_page
 from determined.experimental import Determined
-from tests.store.conftest import empty_databases, place, postgres, store
+from tests.store.conftest import place, postgres, postgres_stores, sqlite_stores, store
 
-__all__ = ["empty_databases", "place", "postgres", "sdk", "static", "store"]
+__all__ = ["place", "postgres", "postgres_stores", "sqlite_stores", "sdk", "static", "store"]
 
 
 @pytest.fixture(scope="session")
