@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.helpers import warm
 from tests.helpers.searches import Search, end_processes
 
 MakeSearch = Callable[..., Search]
 MODELS = Path(__file__).parent / "models"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def warm_children() -> Iterator[None]:
+    """Daemons and engines that this process starts do not import torch again."""
+    with warm.children():
+        yield
 
 
 @pytest.fixture

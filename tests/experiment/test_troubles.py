@@ -8,13 +8,13 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from determined.store.experiment_records import Trial
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search
 from tests.helpers.waiting import wait_until
+from tests.helpers.warm_children import children_of
 
 TROUBLES = {  # what becomes of a trial: its state, its reason, and how often it was started with one restart allowed
     "none": ("COMPLETED", "", 1),
@@ -91,7 +91,7 @@ def test_troubles_from_outside(make_search: MakeSearch) -> None:
     killed, deaf = work_dir(search, 1), work_dir(search, 2)
     first = pid_in(killed)
     pid_in(deaf)
-    (warm,) = psutil.Process(runner.pid).children()
+    (warm,) = children_of(runner.pid)
     warm.kill()
     second = pid_in(killed, not_=first)
     assert runner.poll() is None

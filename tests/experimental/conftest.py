@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from determined.experimental import Determined, Experiment, client
+from tests.helpers import warm
 from tests.helpers.searches import end_processes
 
 MODELS = Path(__file__).parents[1] / "experiment" / "models"
@@ -39,6 +40,13 @@ SEARCH: dict[str, Any] = {
 def search_config(home: Path, **changes: Any) -> dict[str, Any]:
     storage = {**SEARCH["checkpoint_storage"], "container_path": str(home / "saved")}
     return {**SEARCH, "checkpoint_storage": storage, **changes}
+
+
+@pytest.fixture(scope="package", autouse=True)
+def warm_children() -> Iterator[None]:
+    """Daemons and engines that this process starts do not import torch again."""
+    with warm.children():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ mechanism starts the trials of an experiment (`determined.engines.warm.job`), an
 a variable such as LD_PRELOAD or PYTHONHASHSEED makes a difference. Tests about start-up itself or about orphans use
 `subprocess`.
 
-`det` starts a local engine to run an experiment, whose warm process would import torch again. That process is forked
-from the warm interpreter as well, and is a child of `det` as usual (`tests.helpers.warm_engine`).
+The processes that such a program starts in turn, such as the queue daemon and the warm process of an engine, are forked
+from the warm interpreter as well, and are children of the program as usual (`tests.helpers.warm_children`). With
+`children`, so are those that pytest itself starts.
 """
 
 from __future__ import annotations
@@ -25,23 +26,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from determined.engines.warm import messages
-from tests.helpers import leaks
+from tests.helpers import leaks, shown_process, warm_children
+from tests.helpers.warm_children import SET_BY_IMPORTS
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-
-# Variables that importing torch or scikit-learn adds to this process, and one that is in force in every warm process.
-# If they differed between the server and a program, the program would need a fresh interpreter.
-SET_BY_IMPORTS = ("TORCHINDUCTOR_", "KMP_", "PYTHONDONTWRITEBYTECODE")
-
-# Room in the initial environment of the server, which the kernel shows in /proc/*/environ: each fork writes there which
-# data directory it works for (see `_show_environment` in `warm_server.py`).
-SHOWN_VARIABLE = "SHOWN_ENVIRONMENT"
-_SHOWN_BYTES = 4096
 
 
 class Popen(subprocess.Popen[str]):
@@ -130,6 +124,26 @@ def run(
     return done
 
 
+@contextmanager
+def children() -> Iterator[None]:
+    """Fork the daemons and the warm processes of engines that this process starts, in place of fresh interpreters."""
+
+    def ask(request: dict[str, Any], files: tuple[int, ...]) -> int:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(_server_address())
+            messages.send(connection, request, files)
+            answer = messages.receive(connection)
+        if answer is None:
+            raise OSError("the warm interpreter ended before it started a process")
+        return int(answer.message["pid"])
+
+    undo = warm_children.replace_starts(ask, warm_children.OF_PYTEST)
+    try:
+        yield
+    finally:
+        undo()
+
+
 @functools.cache
 def commands() -> Path:
     """Return a directory with the commands `python`, `python3` and `det`, for the PATH of a shell."""
@@ -165,11 +179,11 @@ def _start_server() -> str:
     listener.listen(64)
     with listener:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory],
+            [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory, shown_process.ROOM],
             cwd=_REPOSITORY,
             env={
                 **_without(("DET_", "PYTEST_", "XDG_", *SET_BY_IMPORTS), os.environ),
-                SHOWN_VARIABLE: " " * _SHOWN_BYTES,
+                shown_process.VARIABLE: shown_process.ROOM,
             },
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import importlib
 import itertools
@@ -21,8 +20,8 @@ from determined.engines.warm import messages
 from determined.engines.warm.job import WarmFacts, run_job
 from determined.engines.warm.job_request import JobRequest
 from determined.engines.warm.server import _warm_up
-from tests.helpers import warm_engine
-from tests.helpers.warm import SET_BY_IMPORTS, SHOWN_VARIABLE
+from tests.helpers import shown_process, warm_children
+from tests.helpers.warm_children import SET_BY_IMPORTS
 
 _numbers = itertools.count()
 
@@ -37,8 +36,8 @@ def main(listener: socket.socket, directory: Path) -> None:
     for name in [name for name in os.environ if name.startswith("KMP_")]:
         del os.environ[name]  # added by scikit-learn
     facts = _warm_up()
-    warm_engine.import_client()
-    del os.environ[SHOWN_VARIABLE]
+    warm_children.set_up_server(directory)
+    shown_process.find_room()
     wake, waking = socket.socketpair()
     wake.setblocking(False)
     waking.setblocking(False)
@@ -60,6 +59,10 @@ def main(listener: socket.socket, directory: Path) -> None:
             received = messages.receive(client)
             if received is not None:
                 request, streams, _ = received
+                if "is_detached" in request:  # a child of pytest, or an orphan
+                    with client:
+                        _send(client, {"pid": warm_children.start(request, streams, facts, directory)})
+                    continue
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
@@ -94,10 +97,10 @@ def _run(request: dict[str, Any], streams: list[int], facts: WarmFacts, director
     if request["controlling_terminal"]:
         _control_terminal()
     environment = {name: value for name, value in request["environment"].items() if not name.startswith(SET_BY_IMPORTS)}
-    _show_environment(environment)
+    shown_process.show_variables(environment)
     command = _command(request["argv"], environment, request["directory"], directory)
-    if warm_engine.is_started_by(request["argv"]):
-        warm_engine.prepare(facts, directory)
+    if warm_children.may_start_others(request["argv"][1:]):
+        warm_children.prepare(facts, directory)
     run_job(JobRequest(command, environment, request["directory"]).encode(), (stdout, stderr), facts)
 
 
@@ -106,23 +109,6 @@ def _control_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     vars(os)["setsid"] = lambda: None  # `run_job` begins with it, and a session cannot be made twice
-
-
-def _show_environment(environment: dict[str, str]) -> None:
-    """Let /proc/*/environ of this process and its forks say which data directory they work for.
-
-    The kernel shows the memory that held the variables when the server was started, and nothing that was set later.
-    Tests find the processes of a data directory there, also after these have lost their parent.
-    """
-    shown = b"\0".join(
-        os.fsencode(f"{name}={value}") for name, value in environment.items() if name.startswith(("XDG_", "DET_STORE"))
-    )
-    start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[47:49])
-    room = ctypes.string_at(start, end - start)
-    offset = room.index(f"{SHOWN_VARIABLE}= ".encode())
-    length = room.index(b"\0", offset) - offset
-    assert len(shown) <= length, "the variables are longer than the room for them"
-    ctypes.memmove(start + offset, shown.ljust(length, b"\0"), length)
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:

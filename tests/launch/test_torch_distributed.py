@@ -19,6 +19,7 @@ from determined.launch.torch_distributed import (
     torchrun_options,
     worker_environment,
 )
+from tests.helpers import warm
 from tests.helpers.waiting import PATIENCE_SECONDS
 
 WORKER = """
@@ -53,8 +54,9 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def start(*arguments: Any, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start(*arguments: Any, is_warm: bool = True, **env: str) -> subprocess.Popen[str]:
+    """Start the launcher; with `is_warm`, it and its workers are forked from the warm interpreter."""
+    return (warm.Popen if is_warm else subprocess.Popen)(
         [sys.executable, "-m", "determined.launch.torch_distributed", *map(str, arguments)],
         env={**os.environ, "DET_SLOTS": "2", **env},
         stdout=subprocess.PIPE,
@@ -94,7 +96,7 @@ def test_nothing_is_left_in_the_temporary_directory(
 
 
 def test_one_worker_for_each_slot(script: Path) -> None:
-    code, errors = finish(start(script, "exit", 0))
+    code, errors = finish(start(script, "exit", 0, is_warm=False))
     assert code == 0, errors
     for rank in (0, 1):
         assert f"[rank={rank}] alive [[0, " in errors
@@ -126,7 +128,7 @@ def test_signals_reach_the_workers(script: Path) -> None:
 
 
 def test_no_worker_outlives_a_killed_launcher(script: Path, tmp_path: Path) -> None:
-    process = start(script, "ignore", TMPDIR=str(tmp_path))  # it cannot remove its temporary files
+    process = start(script, "ignore", is_warm=False, TMPDIR=str(tmp_path))  # it cannot remove its temporary files
     text = read_until(process, "alive", 2)
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) == 4, text  # two workers, each in its wrapper
@@ -181,7 +183,7 @@ def test_one_node_stays_on_loopback() -> None:
 
 @pytest.mark.parametrize("name", ["horovod", "deepspeed"])
 def test_other_launchers_are_names_of_this_one(name: str) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", f"determined.launch.{name}", "python3", "-c", "print('ran')"],
         env={**os.environ, "DET_SLOTS": "1"},
         capture_output=True,

@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from determined import core, pytorch
 from determined.errors import InvalidExperimentException
+from tests.helpers import warm
 from tests.helpers.ranks import REPOSITORY, run_ranks
 from tests.helpers.trials import EPOCH_LENGTH, LineTrial, Recorder, checkpoints, fit, line, metrics, with_callbacks
 
@@ -434,7 +434,7 @@ def test_launchers(launcher: str, work_dir: Path, data_home: Path, tmp_path: Pat
             "train.py",
         ],
     }[launcher]
-    ran = subprocess.run(
+    ran = warm.run(
         [*command, str(work_dir)],
         env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)},  # torchrun keeps the logs of its ranks
         capture_output=True,

@@ -19,4 +19,4 @@ from tests.soak.lost_ranks import lose
     ],
 )
 def test_the_other_rank_ends_soon_and_names_it(how: str, where: str, lost: int, tmp_path: Path) -> None:
-    assert lose(tmp_path / "job", how, where, lost).violations == []
+    assert lose(tmp_path / "job", how, where, lost, is_warm=True).violations == []

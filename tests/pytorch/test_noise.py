@@ -33,7 +33,7 @@ def test_noise_and_pickles_at_every_port(tmp_path: Path) -> None:
     noise = random.Random(0).randbytes(4096)
     framed = len(hostile).to_bytes(8, "little") + hostile
     http = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nnull"
-    life = Life(tmp_path / "job", ranks=2)
+    life = Life(tmp_path / "job", ranks=2, is_warm=True)
     with life.started("batch:5", 0) as processes:
         assert says_something(processes[0]), life.errors()
         ports = {port for process in processes for port in ports_of(process.pid)}

@@ -18,6 +18,7 @@ from determined.config.dump import dump_yaml
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import this_process, this_user
 from determined.store.substores.queue import DEFAULT_PRIORITY, NewEntry
+from tests.helpers import warm
 from tests.helpers.searches import Search, end_processes
 
 PATIENT = Path(__file__).parent / "models" / "patient"
@@ -116,6 +117,13 @@ def _parent(process: psutil.Process) -> int | None:
         return int(process.ppid())
     except psutil.NoSuchProcess:
         return None
+
+
+@pytest.fixture(scope="package", autouse=True)
+def warm_children() -> Iterator[None]:
+    """Daemons and engines that this process starts do not import torch again."""
+    with warm.children():
+        yield
 
 
 @pytest.fixture

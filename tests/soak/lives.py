@@ -26,7 +26,7 @@ from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import METADATA_FILE
 from determined.errors import InvalidCheckpointException
 from determined.store.records import StoredCheckpoint
-from tests.helpers import records
+from tests.helpers import records, warm
 from tests.helpers.ranks import free_port
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -70,7 +70,8 @@ class Hit:
 class Life:
     """A directory in which the program trains, with a store and checkpoints of its own."""
 
-    def __init__(self, directory: Path, *, ranks: int = 1, workers: int = 0) -> None:
+    def __init__(self, directory: Path, *, ranks: int = 1, workers: int = 0, is_warm: bool = False) -> None:
+        """With `is_warm`, the processes are forked from the warm interpreter (see `tests.helpers.warm`)."""
         directory.mkdir(parents=True)
         self.directory = directory
         # A copy: in this repository the project of the program, which each run copies, would be the repository.
@@ -79,6 +80,7 @@ class Life:
         shutil.copyfile(PROGRAM, self._program)
         self.ranks = ranks
         self.workers = workers
+        self.is_warm = is_warm
         self.data_home = directory / "data"
         self.storage = self.data_home / "determined" / "checkpoints"
         self._looked_at: set[str] = set()
@@ -246,7 +248,8 @@ class Life:
         self.mark = str(uuid.uuid4())
         (self.directory / "count").unlink(missing_ok=True)
         port = str(free_port())
-        processes = []
+        processes: list[subprocess.Popen[Any]] = []
+        start = warm.Popen if self.is_warm else subprocess.Popen
         for rank in range(self.ranks):
             variables = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("DET_")},
@@ -276,7 +279,7 @@ class Life:
                 }
             with open(self.directory / f"errors-{self._starts}-{rank}", "wb") as errors:
                 processes.append(
-                    subprocess.Popen(
+                    start(
                         [sys.executable, self._program],
                         cwd=self.directory,
                         env=variables,

@@ -44,10 +44,10 @@ def try_all(directory: Path) -> list[Way]:
     return ways
 
 
-def lose(directory: Path, how: str, where: str, lost: int) -> Way:
+def lose(directory: Path, how: str, where: str, lost: int, *, is_warm: bool = False) -> Way:
     """Let one of two ranks go, and see what the other one does."""
     way = Way(how, where, lost)
-    life = Life(directory, ranks=2)
+    life = Life(directory, ranks=2, is_warm=is_warm)
     with life.started(f"{where}:{WHERE[where]}", lost, LOSE=how) as processes:
         if not says_something(processes[lost]):
             raise RuntimeError(f"rank {lost} never came to {where}:\n{life.errors()}")
