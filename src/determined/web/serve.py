@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import html
 import os
@@ -30,6 +31,7 @@ from determined.web.sessions import CODE_SECONDS, Sessions
 
 DEFAULT_PORT = 8642
 _PORTS_TO_TRY = 20
+_M_ARENA_MAX = -8  # from malloc.h
 _GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
 # Connections that asyncio accepts at once, before any of them is counted: with its default, all file descriptors.
 _BACKLOG = 64
@@ -59,12 +61,20 @@ def serve(
     """
     if not is_built(static):
         raise DeterminedError(HOW_TO_BUILD)
+    _share_memory_between_threads()
     try:
         _serve(host, port, allow_hosts, open_browser, announce, static)
     except SystemExit as ended:  # by SIGTERM
         _exit_if_busy(ended.code)
         raise
     _exit_if_busy(0)
+
+
+def _share_memory_between_threads() -> None:
+    """Let all threads allocate from two pools: with one for each, glibc keeps what every thread once used."""
+    # Only glibc has this function; other systems use memory differently.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def _serve(
