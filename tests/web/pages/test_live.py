@@ -105,6 +105,7 @@ def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search,
         expect(page.locator(".attempts li")).to_contain_text("Attempt 2 began at batch 16 from checkpoint")
         expect(page.locator(".attempts li")).to_contain_text("SIGKILL")
         loss = page.get_by_role("application", name="Curves of training/loss")
+        expect(loss.locator(".u-over")).to_be_visible()
         loss.focus()
         for _ in range(16):
             page.keyboard.press("ArrowRight")
@@ -120,6 +121,7 @@ def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search,
             expect(page.locator(".chart-foot, .empty").first).to_be_visible()
 
         # From a point of a curve to the log of that moment, and back.
+        expect(loss.locator(".u-over")).to_be_visible()
         loss.focus()
         for _ in range(8):
             page.keyboard.press("ArrowRight")
@@ -130,6 +132,7 @@ def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search,
         page.locator(".log .here").get_by_text("on the curves").click()
         expect(page.locator(".notice")).to_contain_text("is marked in the charts")
         loss = page.get_by_role("application", name="Curves of training/loss")
+        expect(loss.locator(".u-over")).to_be_visible()
         loss.focus()
         for _ in range(12):
             page.keyboard.press("ArrowRight")
