@@ -22,7 +22,7 @@ def framed(body: bytes) -> bytes:
 
 
 class FrameReader:
-    """Collects the bytes that arrive on one connection, and returns the bodies that are complete."""
+    """Splits the bytes that arrive on one connection into messages, and returns the body of each complete one."""
 
     def __init__(self) -> None:
         self._received = bytearray()

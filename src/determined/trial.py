@@ -211,7 +211,7 @@ class TrialContext:
         return self._steps_completed
 
     def get_tensorboard_path(self) -> Path:
-        """Return the directory for TensorBoard files."""
+        """Return the directory in which this run's TensorBoard event files are written."""
         if self._tensorboard_path is None:
             raise InternalException("this context belongs to no run, so it has no TensorBoard directory")
         return self._tensorboard_path

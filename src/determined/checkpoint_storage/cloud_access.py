@@ -37,7 +37,7 @@ def open_bucket(
     endpoint: str | None,
     secrets: Iterable[str] = (),
 ) -> Bucket:
-    """Return a bucket of the library with time limits and retries."""
+    """Open a bucket or container of a cloud with obstore, with time limits and retries."""
     purpose = f"the checkpoint storage {shown}"
     stores = require("obstore.store", extra="cloud", purpose=purpose)
     errors = require("obstore.exceptions", extra="cloud", purpose=purpose)

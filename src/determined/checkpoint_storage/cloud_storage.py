@@ -254,7 +254,7 @@ class CloudStorage:
         transfer.download(self._bucket, downloads)
 
     def _find(self, checkpoint_id: str) -> dict[str, int]:
-        """Return the objects of a checkpoint by their names below its id.
+        """Return the size of each object of a checkpoint, by its name relative to the checkpoint's prefix.
 
         Raise CheckpointNotFound if it is not visible.
         """
@@ -278,7 +278,7 @@ class CloudStorage:
         self._bucket.put(f"{_UNFINISHED}/{checkpoint_id}", b"")
 
     def _forget(self, checkpoint_id: str) -> None:
-        """Delete the marker of a finished upload or deletion."""
+        """Delete the marker that an upload or deletion of this checkpoint is in progress; a failure is only logged."""
         try:
             self._bucket.delete(f"{_UNFINISHED}/{checkpoint_id}")
         # A marker that stays is harmless: the metadata exists, so `_collect` deletes only the marker.

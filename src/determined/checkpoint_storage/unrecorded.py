@@ -61,7 +61,7 @@ def _verified(path: Path, checkpoint_id: str) -> dict[str, Any]:
 
 
 def _origin(path: Path, checkpoint_id: str) -> Any:
-    """Read the note about the origin of a checkpoint; None if there is none that is valid."""
+    """Return which run saved a checkpoint, according to its manifest; None if that is damaged or does not say."""
     try:
         # A manifest that is damaged itself says nothing reliable about its origin.
         return manifest.origin(path, checkpoint_id)

@@ -88,7 +88,7 @@ def failure_text(action: str, parameters: Mapping[str, Any], error: DeterminedEr
 
 
 def without_repetition(reason: str, objects: Sequence[str]) -> str:
-    """Return a reason without the name of an object at its beginning that the action has just named.
+    """Shorten the reason in a message: an object that the message has already named is dropped or becomes "it".
 
     Errors of the library name their object, because a program may catch them anywhere.
     """

@@ -64,7 +64,7 @@ def _packed(array: NDArray[Any]) -> bytes:
 
 
 def _unpacked(data: bytes, place: int, length: int) -> tuple[NDArray[Any], int]:
-    """Return the array at a place, and the place behind it."""
+    """Decode the array of `length` values at a byte offset; return it and the offset of the first byte after it."""
     if place >= len(data):
         raise ValueError("a curve that was cut off")
     kind, place = data[place], place + 1

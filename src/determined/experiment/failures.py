@@ -101,7 +101,7 @@ def _group(
 
 
 def _ids(trials: Iterable[Trial]) -> list[int]:
-    """Return the experiments of trials."""
+    """Return the sorted ids of the experiments that these trials belong to."""
     return sorted({row.experiment_id for row in trials})
 
 
@@ -113,7 +113,7 @@ def _reason(trial: Trial) -> str:
 
 
 def _parts(reason: str) -> tuple[str, str | None, int | None]:
-    """Return the error of a reason, and the file and line of the program where it was raised, if known."""
+    """Split the recorded reason of a failure into the error and, if known, the file and line where it was raised."""
     found = _PLACE.search(reason)
     if found is None:
         return reason.partition("; not retried: ")[0], None, None

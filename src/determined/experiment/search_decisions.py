@@ -155,7 +155,7 @@ def _actions(entry: JournalEntry) -> list[Action]:
 
 
 def _identity(action: Action) -> tuple[str, Mapping[str, Any]]:
-    """Return an action for comparison. Hyperparameters do not count: secrets are masked in the journal."""
+    """Return type and fields of an action, to compare it; without hyperparameters, which the journal masks."""
     return type(action).__name__, {name: value for name, value in vars(action).items() if name != "hparams"}
 
 

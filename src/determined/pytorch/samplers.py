@@ -169,7 +169,7 @@ class _Shuffle(_Layer):
         return iter(items)
 
     def _access(self) -> Access | None:
-        """Return None: the order of a pass depends on all passes before it."""
+        """Return None, for no access by index: the order of a pass depends on all passes before it."""
         return None
 
 

@@ -92,7 +92,7 @@ class QueueRunner:
 
     @property
     def has(self) -> tuple[int, ...]:
-        """The slots that cannot be granted to others: the granted ones first, those in use before the others.
+        """The slots that this runner occupies: granted ones in use, granted ones not in use, then revoked ones.
 
         Earlier grants that the runner may not have read yet are included.
         """

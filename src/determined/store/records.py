@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """The metrics that a rank reported for a group and step, or one sample."""
+    """The metrics that a rank reported for a group, at a step or, as a sample, without one."""
 
     group: str
     steps_completed: int | None

@@ -64,7 +64,7 @@ def is_finished_or_interrupted(experiment: Experiment) -> bool:
 
 
 def how_to_resume(experiment: Experiment) -> str:
-    """Return what continues a paused experiment, as the end of a sentence."""
+    """Return how the user continues a paused experiment, as the end of a sentence: a `det` command or its program."""
     if experiment.is_standalone:
         return f"start its program again: {experiment.program}"
     return f"det experiment activate {experiment.id}"

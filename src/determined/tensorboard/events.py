@@ -226,7 +226,7 @@ def _contributions(length: int) -> Words:
 
 @lru_cache(maxsize=8)
 def _contribution_table(length: int) -> Words:
-    """Return the table of `_contributions` for this length.
+    """Return how each possible change of one byte changes the CRC of data with up to `length` bytes.
 
     The row is the number of bytes after the changed byte, the column the XOR difference of the byte.
     """

@@ -165,7 +165,7 @@ class _Snapshot:
         return sorted(found)
 
     def _in_time(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
-        """Yield the entries; the time limit is checked before each of them."""
+        """Yield directory entries, checking the snapshot's time limit before each."""
         for entry in entries:
             self._check_time()
             yield entry

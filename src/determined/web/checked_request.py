@@ -70,7 +70,7 @@ class CheckedRequest:
 
     @property
     def is_navigation(self) -> bool:
-        """Whether a person follows a link to the page, which other sites may have."""
+        """Whether a browser opens the page as a document, for example from a link, which other sites may have too."""
         return (
             self.is_public
             and not self.path.startswith("/static/")

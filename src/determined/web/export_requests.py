@@ -114,7 +114,7 @@ def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None
 
 
 def _count(text: str | None) -> int:
-    """Return the number of curves that an address asks for; what is no number counts as missing."""
+    """Return the number of curves that an address asks for; the default if it gives none or no valid number."""
     return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else _MOST_CURVES
 
 

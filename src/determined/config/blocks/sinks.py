@@ -24,7 +24,7 @@ else:
 
 
 def read_sinks(value: Any) -> dict[str, Block]:
-    """Validate the block of a standalone run, whose configuration is not validated as a whole.
+    """Validate the `sinks` block of a standalone run and return the settings of each sink that it names.
 
     Return the settings of the sinks that it names.
     """

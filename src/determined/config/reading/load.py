@@ -54,7 +54,7 @@ def parse_value(name: str, text: str) -> Any:
 
 
 def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the name and the text of a file, or of the text itself."""
+    """Return (name for messages, text) of a configuration that is given as a path or as YAML text."""
     # A text with a line break is never a file name.
     is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:

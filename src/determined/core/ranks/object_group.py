@@ -289,7 +289,7 @@ class ObjectGroup:
 
 
 def _process_description(rank: int, store: Store) -> str:
-    """Return what is known about the process of a rank."""
+    """Describe the process of a rank for an error message: host, pid and, if it responds, its stack."""
     key = f"process/{rank}"
     return stacks.describe(store.get(key).decode()) if store.check([key]) else "its process never started"
 

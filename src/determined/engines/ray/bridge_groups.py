@@ -120,7 +120,7 @@ class PlacementGroups:
         return placement_group(bundles, strategy=strategy, name=name, bundle_label_selector=labels)
 
     async def _return_all(self) -> None:
-        """Return groups that are not wanted any more, and end the actors that hold their GPUs."""
+        """Give groups that are no longer wanted back to Ray, after killing the actors that hold their GPUs."""
         while self._returned:
             group = self._returned.pop()
             for lease in group.leases:

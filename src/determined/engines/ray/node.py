@@ -321,7 +321,7 @@ def _slots(settings: Mapping[str, Any]) -> Slots:
 
 
 def _setup_of(settings: Mapping[str, Any], root: Path, code: bytes, environment: Mapping[str, str]) -> NodeSetup:
-    """Return the setup that the runner has named, for example `package.module:Class`."""
+    """Import the NodeSetup class that the runner names as `package.module:Class`, and return an instance of it."""
     module, _, name = settings["setup"].partition(":")
     setup: NodeSetup = getattr(importlib.import_module(module), name)(settings["data"], root, code, environment)
     return setup

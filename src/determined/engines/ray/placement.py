@@ -127,7 +127,7 @@ def node_names(hosts: Sequence[str], addresses: Sequence[str]) -> list[str]:
 
 
 def shares_of(nodes: Iterable[str], gpus: Iterable[str]) -> tuple[Share, ...]:
-    """Return the shares of a group from the node and the GPU of each of its slots; a GPU is "" if slots are CPUs.
+    """Group the slots of a placement group by node. Each slot has a node and a GPU, which is "" if slots are CPUs.
 
     Nodes with more slots come first, so that most ranks are on the node of the chief.
     """

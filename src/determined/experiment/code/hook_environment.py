@@ -46,12 +46,12 @@ class HookEnvironment:
 
     @property
     def bin(self) -> Path:
-        """Return the directory of its programs."""
+        """Return the `bin` directory of the virtual environment."""
         return self.root / "bin"
 
     @property
     def python(self) -> Path:
-        """Return its interpreter."""
+        """Return the Python interpreter of the virtual environment."""
         return self.bin / "python"
 
     def variables(self, outer: Mapping[str, str]) -> dict[str, str]:

@@ -123,7 +123,7 @@ def prepare(
     say: Say = logger.info,
     stopped: Callable[[], bool] = lambda: False,
 ) -> PreparedHook | None:
-    """Run the hook of an experiment unless it has run before; return None if there is none or it is disabled.
+    """Run the startup hook unless it has run before, and return its result; None if there is none, or it is off.
 
     `say` is called with lines for the user. Raises StartupHookError if the hook fails, and HookStopped once `stopped`
     returns True.

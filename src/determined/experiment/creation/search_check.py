@@ -29,7 +29,7 @@ class SearchCheck:
         self._assignments: list[tuple[int, dict[Path, str]]] = []  # distinct assignments, with the trial's id
 
     def take(self, trial_id: int, assigned: dict[str, Any], passed: dict[str, Any]) -> str | None:
-        """Add the next trial; return why the search is useless as soon as that is certain."""
+        """Add the next trial; return a message once it is certain that trials ignore the searched values, else None."""
         if self._varies:
             return None
         point = _values(passed, self._searched)
@@ -82,7 +82,7 @@ def _is_fixed(leaf: Leaf) -> bool:
 
 
 def _values(hparams: dict[str, Any], paths: Sequence[Path]) -> dict[Path, str]:
-    """Return those of the named values that exist, as text that is equal for equal values."""
+    """Return the hyperparameters at these paths, secrets masked, as comparable text; missing ones are left out."""
     masked, found = mask_secrets(hparams), dict[Path, str]()
     for path in paths:
         inner: Any = masked

@@ -178,7 +178,7 @@ class ArchiveReader:
         return member
 
     def _stream(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-        """Return the content of a regular file."""
+        """Open a member of the archive, which must be a regular file, for reading."""
         content = tar.extractfile(member)
         assert content is not None
         return content

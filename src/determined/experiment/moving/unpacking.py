@@ -19,7 +19,7 @@ _CONFIG = re.compile(r"config(-[0-9]{1,18})?\.json")
 
 @dataclass
 class Unpacked:
-    """The contents of the private directory: each part is at `<kind>/<id>`."""
+    """The contents of an unpacked archive: each checkpoint, output, experiment and run is at `<root>/<kind>/<id>`."""
 
     root: Path
     checkpoints: set[str] = field(default_factory=set)

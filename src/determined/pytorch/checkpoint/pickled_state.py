@@ -25,7 +25,7 @@ class Pickles:
         self._references = references
 
     def add(self, value: Any) -> int:
-        """Pickle a value and return its number; errors of pickle are raised."""
+        """Pickle a value, append it to `parts` and return its index there; errors of pickle are raised."""
         # A separate pickle for each value, so that a value that cannot be pickled does not spoil the others.
         content = io.BytesIO()
         _Pickler(content, self._references).dump(value)

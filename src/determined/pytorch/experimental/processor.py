@@ -47,7 +47,7 @@ class TorchBatchProcessorContext:
         return model.to(self.device).eval()
 
     def get_tensorboard_path(self) -> Path:
-        """Return the directory for TensorBoard files."""
+        """Return the directory in which this run's TensorBoard event files are written."""
         return self._core.train.get_tensorboard_path()
 
     @contextmanager

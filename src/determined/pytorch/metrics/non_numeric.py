@@ -43,7 +43,7 @@ class NonNumericWarnings:
                 self._warn(method, name, value, "it is stored as it is, and cannot be compared or plotted")
 
     def _warn(self, method: str, name: str, value: Any, stored: str) -> None:
-        """Log the warning for a metric of a method, unless it was logged before."""
+        """Warn, once per method and metric, that a returned metric is not a number."""
         if (method, name) not in self._warned:
             self._warned.add((method, name))
             logger.warning(

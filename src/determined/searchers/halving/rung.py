@@ -73,7 +73,7 @@ class Rung:
             del self._numbers[index], self._values[index]
 
     def waits_for(self, number: int) -> frozenset[int]:
-        """Return the trials that entered before this one and have no result yet."""
+        """Return the trials that set out for this rung before this one and have no result yet."""
         if number not in self._waiting:
             return frozenset()
         earlier = []

@@ -125,7 +125,7 @@ def _rungs(count: int) -> str:
 
 
 def _suggest_promotion(slots: int) -> str:
-    """Return the suggestion to pause trials at rungs instead of stopping them."""
+    """Return a hint for the user: with few slots, `stop_once: false` pauses trials instead of stopping them."""
     return (
         f"With {slots} slot{'s' if slots > 1 else ''}, the first trials to reach a rung are promoted without "
         "competition. With stop_once: false, trials pause at rungs instead, and only the best of them continue."

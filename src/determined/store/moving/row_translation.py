@@ -144,7 +144,7 @@ class RowTranslation:
         return here  # None: a parent that was not exported is dropped
 
     def _own_key(self, trial_id: int, key: str) -> str:
-        """Return a key of an attempt or allocation, prefixed with the experiment's key if it contains ids.
+        """Return the imported form of an attempt's or allocation's key: prefixed if it contains ids of its store.
 
         Such keys are made of ids of the source store, which may be those of another trial here.
         """

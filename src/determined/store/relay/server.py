@@ -96,7 +96,7 @@ class _Accepting:
         self._by_job: dict[str, JobRights | None] = {}
 
     def request(self, body: bytes) -> _Request:
-        """Return a request that may be carried out, or one that is answered with its refusal."""
+        """Decode a request and check the rights of its job; a request that is refused already has its answer."""
         taken = _Request()
         try:
             message = messages.parse(body)

@@ -16,7 +16,7 @@ from determined.store.sql.columns import text
 
 
 def counting(reports: list[Metric]) -> list[Metric]:
-    """Return the reports without metrics that a lower rank also reported for the same group and step.
+    """Remove from each report the metrics that a lower rank also reported for the same group and step.
 
     Reports that become empty are removed, so that a program whose ranks all report the same metrics has one report per
     step.

@@ -41,7 +41,7 @@ class ReportTexts(NamedTuple):
 
 
 class _Fields(NamedTuple):
-    """What is read of reports."""
+    """Which optional columns a query for reports selects: the ranks, and the times of reporting."""
 
     ranks: bool
     times: bool

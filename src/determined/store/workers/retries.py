@@ -13,7 +13,7 @@ logger = logging.getLogger("determined.store")
 
 
 class RetriedStore(Protocol):
-    """A store on which actions are run."""
+    """What `Retries` needs of a store: its place, for messages, and `close`."""
 
     @property
     def place(self) -> str: ...

@@ -85,7 +85,7 @@ def _entry_plain(one: ComparisonEntry) -> dict[str, Any]:
 
 
 def _results(found: Sequence[ComparisonEntry]) -> list[Line]:
-    """Return the lines of the results table."""
+    """Return the rows of the comparison that show results, such as the best metric, one value per experiment."""
 
     def best(one: ComparisonEntry) -> str:
         return "" if one.measured is None or one.measured.best is None else number(one.measured.best[1])

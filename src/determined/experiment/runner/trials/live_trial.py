@@ -223,7 +223,7 @@ class LiveTrial:
 
     @property
     def failures(self) -> Failures:
-        """What is known about failures of its processes."""
+        """The failed and lost processes of the trial so far, by which a retry is decided."""
         return self._failures
 
     @property
