@@ -163,6 +163,7 @@ def test_a_killed_runner(
 ) -> None:
     running = start(server.new_database() if database == "postgres" else None)
     running.wait_for_checkpoints()
+    assert any(node.workers() for node in nodes)
     running.runner.kill()
     running.runner.wait()
     wait_until(lambda: not any(node.workers() for node in nodes), "a job lives on")
