@@ -14,7 +14,7 @@
 set -euo pipefail
 config=$1 model=$2
 id_file="determined-$SLURM_JOB_ID.experiment"
-seconds_to_start=${DET_SECONDS_TO_START:-600}
+seconds_to_start=600
 
 # Set before anything starts: a signal during the start leads to the queue too. Bash runs a trap when the command in the
 # foreground has ended.
