@@ -16,6 +16,7 @@ from determined.engines.command import Program
 from determined.engines.ray.versions import versions
 from determined.errors import EngineError, StartupHookError
 from determined.experiment.code.packing import pack_code, unpack_code
+from determined.experiment.runner.cluster import _delete_mark
 from determined.experiment.runner.node_setup import NodeSetup
 from tests.helpers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 
@@ -132,3 +133,9 @@ def test_hard_links_travel_as_files_and_directories_do_not_count_as_files(
     (code / "third.py").write_text("y")
     with pytest.raises(EngineError, match="limits"):
         pack_code(code, archive)
+
+
+def test_a_mark_that_cannot_be_deleted_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / ".mark-one").mkdir()
+    _delete_mark(build_from_config({"type": "shared_fs", "host_path": str(tmp_path)}), "one")
+    assert "the mark one could not be deleted" in caplog.text
