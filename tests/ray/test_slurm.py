@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -206,7 +206,7 @@ def test_an_experiment_is_continued_in_the_job_that_is_queued_again(
     assert "the job is queued again" in output, output
     assert re.search(r"Restarts=[1-9]", ask("scontrol", "show", "job", job)), output
     assert "trial 1 resumed" in output, output
-    with open_store(str(data_home / "determined" / "store.sqlite")) as store:
+    with closing(open_store(str(data_home / "determined" / "store.sqlite"))) as store:
         experiment = store.experiments.get(1)
         (trial,) = store.experiments.trials(experiment.id)
         assert (experiment.state, trial.state) == ("COMPLETED", "COMPLETED"), output
