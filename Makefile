@@ -167,6 +167,7 @@ system-deps:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || (apt-get update -qq && \
 		apt-get install -y -qq postgresql)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
+	@command -v slurmctld >/dev/null || (apt-get update -qq && apt-get install -y -qq slurm-wlm munge)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(RAY_VENV) $(FUZZ_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

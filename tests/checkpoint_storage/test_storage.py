@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +206,54 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_spared(storage
     assert writer.stdout is not None
     assert writer.stdout.readline() == b"staged\n"
     storage.probe()
-    assert os.listdir(storage.root) == [".staging-half"]
+    assert sorted(os.listdir(storage.root)) == [".owner-half", ".staging-half"]
     writer.send_signal(signal.SIGKILL)
     writer.wait()
     writer.communicate()
     storage.probe()
     assert os.listdir(storage.root) == []
+
+
+def test_what_another_machine_writes_is_spared_for_days(storage: DirectoryStorage) -> None:
+    # Ends at once: its lock is not seen any more, as that of another machine is not seen on NFS.
+    subprocess.run([sys.executable, "-c", WRITER, str(storage.root)], stdin=subprocess.DEVNULL, check=True)
+    path, owner = storage.root / ".staging-half", storage.root / ".owner-half"
+    owner.unlink()
+    owner.symlink_to("another-machine-0123")
+    storage.probe()
+    assert path.is_dir()
+    days_ago = time.time() - 8 * 24 * 3600
+    os.utime(path, (days_ago, days_ago))
+    storage.probe()
+    assert os.listdir(storage.root) == []
+
+
+def test_owners_without_a_directory_are_removed_after_days(storage: DirectoryStorage) -> None:
+    storage.root.mkdir()
+    old, new = storage.root / ".owner-old", storage.root / ".owner-new"
+    for owner in (old, new):
+        owner.symlink_to("another-machine-0123")
+    days_ago = time.time() - 8 * 24 * 3600
+    os.utime(old, (days_ago, days_ago), follow_symlinks=False)
+    storage.probe()
+    assert os.listdir(storage.root) == [".owner-new"]
+    put(storage, "new", file="x")
+    assert os.listdir(storage.root) == ["new"]
+
+
+def test_unfinished_checkpoints_of_earlier_versions_are_removed(storage: DirectoryStorage) -> None:
+    (storage.root / ".staging-old").mkdir(parents=True)
+    storage.probe()
+    assert os.listdir(storage.root) == []
+
+
+def test_marks_of_killed_runners_are_removed_by_later_ones(storage: DirectoryStorage) -> None:
+    storage.write_mark("killed")
+    storage.write_mark("running")
+    months_ago = time.time() - 61 * 24 * 3600
+    os.utime(storage.root / ".mark-killed", (months_ago, months_ago))
+    storage.write_mark("new")
+    assert [storage.has_mark(name) for name in ("killed", "running", "new")] == [False, True, True]
 
 
 def test_own_unfinished_checkpoints_are_spared(storage: DirectoryStorage) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from determined.cli.store_access import opened_store
 from determined.config.engine import EngineChoice, parse_engine
+from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
-from tests.cli.running import det
+from tests.cli.running import det, det_ok
 
 needs_no_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed here")
 
@@ -56,3 +58,21 @@ def test_the_engine_of_a_configuration_is_checked(tmp_path: Path) -> None:
     result = det("experiment", "create", str(config), str(tmp_path / "model"), "--dry-run")
     assert result.exit_code == 1
     assert "resources.engine: expected an engine: local, ray or ray:HOST:PORT" in result.stderr
+
+
+def test_the_queue_uses_the_engine_that_activate_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("entrypoint: python3 train.py\nsearcher: {name: single, metric: loss, max_length: 1}\n")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text("")
+    det_ok("experiment", "create", str(config), str(model), "--paused")
+    # Without a daemon, which would start it.
+    monkeypatch.setattr("determined.queue.submission.add", lambda *args, **options: "running")
+    det_ok("experiment", "activate", "1", "--detach", "--engine", "ray:10.0.0.1:6379")
+    with opened_store() as store:
+        assert StoredConfig(store.experiments.get(1).config).resources.engine == "ray:10.0.0.1:6379"
+    monkeypatch.setenv("DET_ENGINE", "local")
+    det_ok("experiment", "activate", "1", "--detach")
+    with opened_store() as store:
+        assert StoredConfig(store.experiments.get(1).config).resources.engine == "local"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from determined.names import NAME_RULE, is_name, shown
 
 # Part of the stored format: it marks a checkpoint as complete in object stores, so the name cannot change.
 METADATA_FILE = "metadata.json"
+# Marks of killed runners are deleted after this time. Long, because nodes that join an experiment read its mark.
+MARKS_ARE_KEPT = timedelta(days=60)
 
 Selector = Callable[[str], bool]
 """Takes a relative path, directories with a trailing slash; says whether it is wanted."""

@@ -15,7 +15,14 @@ from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage import files, object_names, transfer
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checked_id, parse_metadata
+from determined.checkpoint_storage.base import (
+    MARKS_ARE_KEPT,
+    METADATA_FILE,
+    Resources,
+    Selector,
+    checked_id,
+    parse_metadata,
+)
 from determined.checkpoint_storage.bucket import Bucket, Entry
 from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
@@ -83,7 +90,12 @@ class CloudStorage:
             self._collect(now)
 
     def write_mark(self, name: str) -> None:
-        self._bucket.put(f"{_MARKS}/{checked_id(name)}", b"")
+        key = f"{_MARKS}/{checked_id(name)}"
+        self._bucket.put(key, b"")
+        now = self._bucket.head(key)
+        for old in self._bucket.entries(_MARKS):
+            if now is not None and now.modified - old.modified > MARKS_ARE_KEPT:
+                self._bucket.delete(old.key)
 
     def has_mark(self, name: str) -> bool:
         return self._bucket.head(f"{_MARKS}/{checked_id(name)}") is not None

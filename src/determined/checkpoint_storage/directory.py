@@ -14,7 +14,14 @@ from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage import files
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checked_id, parse_metadata
+from determined.checkpoint_storage.base import (
+    MARKS_ARE_KEPT,
+    METADATA_FILE,
+    Resources,
+    Selector,
+    checked_id,
+    parse_metadata,
+)
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.durable_files import sync
@@ -22,6 +29,8 @@ from determined.errors import CheckpointNotFound, InvalidCheckpointException, In
 from determined.names import is_uuid, named_entry
 
 logger = logging.getLogger("determined.checkpoint_storage")
+
+_MARK = ".mark-"
 
 
 class DirectoryStorage:
@@ -71,7 +80,14 @@ class DirectoryStorage:
 
     def write_mark(self, name: str) -> None:
         self._open_root()
-        self._mark(name).write_bytes(b"")
+        mark = self._mark(name)
+        mark.write_bytes(b"")
+        # Compared with the time of the new mark, because the clock of a file server may differ.
+        now = mark.stat().st_mtime
+        for old in self.root.glob(f"{_MARK}*"):
+            with contextlib.suppress(FileNotFoundError):  # another process deleted it
+                if now - old.lstat().st_mtime > MARKS_ARE_KEPT.total_seconds():
+                    old.unlink()
 
     def has_mark(self, name: str) -> bool:
         return self._mark(name).is_file()
@@ -81,7 +97,7 @@ class DirectoryStorage:
 
     def _mark(self, name: str) -> Path:
         # Hidden, so that it is never taken for a checkpoint.
-        return self.root / f".mark-{checked_id(name)}"
+        return self.root / f"{_MARK}{checked_id(name)}"
 
     def stage(self, checkpoint_id: str) -> Path:
         self._open_root()

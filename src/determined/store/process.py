@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from determined.machine import boot_id
 from determined.store.states import EXPERIMENT_RUNNING
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _started(pid: int) -> str | None:
         return None
     # The start time, field 22 of proc(5), is in ticks since boot, so the boot id is needed to distinguish processes of
     # different boots.
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}:{fields[19]}"
+    return f"{boot_id()}:{fields[19]}"
 
 
 def _started_elsewhere(pid: int) -> str | None:

@@ -75,6 +75,9 @@ def activate(
     if follow:
         raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
     with opened_store() as store:
+        if engine is not None:
+            # In the configuration, as `create` does, because the daemon starts the experiment later.
+            store.upkeep.change_config(experiment_id, "resources", {"engine": str(engine)})
         enqueue(store, experiment_id, form, slots=slots, max_trials=max_trials)
 
 

@@ -174,6 +174,7 @@ def run_here(
         ended = run_experiment(
             checked_place(),
             experiment_id,
+            slots=slots,
             engine=engine,
             max_trials=max_trials,
             in_queue=in_queue,

@@ -12,6 +12,7 @@ import tempfile
 import time
 from typing import Any
 
+from determined.engines.ray.authentication import with_mode
 from determined.engines.warm import messages
 from determined.errors import EngineError
 
@@ -42,6 +43,7 @@ class BridgeProcess:
                 stdout=self._output,
                 stderr=self._output,
                 pass_fds=(theirs.fileno(),),
+                env=with_mode(os.environ),
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )
         self._ended = False
@@ -62,7 +64,11 @@ class BridgeProcess:
     def receive(self, seconds: float | None) -> dict[str, Any] | None:
         """Return the next message; None if the bridge has ended. Raise EngineError if none arrives in time."""
         if seconds is not None and not self.has_message(seconds):
-            raise EngineError(f"the Ray cluster did not answer within {seconds:g} s{self._last_output()}")
+            raise EngineError(
+                f"the Ray cluster did not answer within {seconds:g} s: check with `ray status` that its head runs, "
+                "that RAY_AUTH_MODE and the token are those of the cluster, and that no firewall is between this "
+                f"machine and the head{self._last_output()}"
+            )
         received = messages.receive(self._connection)
         if received is None:
             self._ended = True

@@ -11,6 +11,8 @@ from ray.exceptions import AuthenticationError
 # Set for every process of ours that uses Ray, so that none of them depends on the defaults of a version.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
 _SECONDS_TO_REACH = 5.0
+# In the messages of Ray on a machine without a raylet of the cluster.
+_NO_NODE = ("Could not find any running Ray instance", "No node info found matching", "cannot find a local Raylet")
 
 
 def connect(address: str | None) -> str | None:
@@ -18,6 +20,8 @@ def connect(address: str | None) -> str | None:
     os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
     if address is not None and (reason := _unreachable(address)) is not None:
         return reason
+    # Ray adds the current directory to the module path of its workers, where its files would shadow other modules.
+    os.chdir("/")
     try:
         ray.init(
             address=address or "auto",
@@ -28,9 +32,20 @@ def connect(address: str | None) -> str | None:
         )
     # Errors of its C++ part have no common class.
     except Exception as error:  # noqa: BLE001
+        cluster = f"cannot connect to the Ray cluster {address or 'of this machine'}"
+        if any(sign in str(error) for sign in _NO_NODE):
+            return f"{cluster}: {_no_node(address)}"
         hint = _about_authentication() if isinstance(error, ConnectionError | AuthenticationError) else ""
-        return f"cannot connect to the Ray cluster {address or 'of this machine'}: {first_line(error)}{hint}"
+        return f"{cluster}: {first_line(error)}{hint}"
     return None
+
+
+def _no_node(address: str | None) -> str:
+    """Return what to do on a machine that does not belong to the cluster."""
+    return (
+        f"this machine is no node of it: make it one with `ray start --address={address or 'HOST:PORT'}`, or run the "
+        "command on a node with `ray job submit -- det …`"
+    )
 
 
 def _about_authentication() -> str:

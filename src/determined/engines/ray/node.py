@@ -29,6 +29,7 @@ from determined.engines.ray.run_files import RUNS, GrowingFiles
 from determined.engines.relay_socket import RelaySocket
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, EngineError
+from determined.machine import this_machine
 from determined.paths import data_dir, made_private
 
 # Variables that Ray sets for its own workers. OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES would take CPUs and GPUs away
@@ -279,10 +280,11 @@ def _new_root(experiment: str) -> Path:
 
     An actor holds a lock on its directory. Two of one experiment may exist at once, while the older one is ending.
     """
-    # By host name: machines may share their home directories, and their locks are not known everywhere.
-    home = made_private(made_private(data_dir() / "nodes") / socket.gethostname())
+    # By machine: several may share their home directories, and the locks of one may not be known to the others.
+    home = made_private(made_private(data_dir() / "nodes") / this_machine())
     creating = _locked(home, wait=True)
-    assert creating is not None
+    if creating is None:
+        raise OSError(f"{home} was deleted")
     try:
         for path in home.iterdir():
             lock = _locked(path, wait=False)
@@ -294,24 +296,28 @@ def _new_root(experiment: str) -> Path:
         root = home / f"{experiment}-{secrets.token_hex(4)}"
         root.mkdir(mode=0o700)
         # Open until this process ends, and not inherited by jobs.
-        assert _locked(root, wait=False) is not None
+        if _locked(root, wait=False) is None:
+            raise OSError(f"{root} was deleted")
     finally:
         os.close(creating)
     return root
 
 
 def _locked(directory: Path, *, wait: bool) -> int | None:
-    """Open and lock a directory; None if another process holds the lock, or if it was deleted."""
+    """Open and lock a directory; None if another process holds the lock, or if it was deleted or replaced."""
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        # It may have been deleted, and created anew, before the lock was acquired.
+        if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(descriptor)
+    return None
 
 
 def _slots(settings: Mapping[str, Any]) -> Slots:

@@ -6,74 +6,141 @@ A node compares sizes every few seconds and sends what was appended; a file that
 from __future__ import annotations
 
 import base64
+import logging
 import os
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import psutil
+
 from determined.errors import EngineError
+
+logger = logging.getLogger("determined.engines")
 
 # Where jobs create their run directories, and what these are called in the store: directories of the runner's machine.
 RUNS, RECORDED_RUNS = "DET_RUNS_DIR", "DET_RECORDED_RUNS_DIR"
 _DESCRIPTION, _TENSORBOARD = "run.json", "tensorboard"
 _CHUNK = 1 << 20
 # Of one look at the files: the rest follows with the next one, so that a large file does not delay events.
-_MOST_CHUNKS = 16
+_MOST_BYTES = 16 * _CHUNK
+# Also of the last look before the end of a job: more than a node can hold in memory would lose the node.
+_MOST_BYTES_AT_THE_END = 256 * _CHUNK
+_SECONDS_AFTER_END = 30.0  # the other ranks of a run end within this time after its first process
 
 
 class GrowingFiles:
     """The files below a directory of run directories, and how much of each was sent."""
 
-    def __init__(self, runs: Path) -> None:
-        self._runs = runs
+    def __init__(self, runs: Path, *, seconds_after_end: float = _SECONDS_AFTER_END) -> None:
+        self._runs, self._seconds_after_end = runs, seconds_after_end
         self._sent: dict[str, tuple[int, int]] = {}  # by path: inode and number of bytes
+        self._ended: dict[str, float] = {}  # by run: when its process was found to have ended
+        # Runs whose files do not change any more: looking at them would take longer with each trial of a search.
+        self._complete: set[str] = set()
 
     def new_parts(self, *, all_of_them: bool = False) -> list[list[Any]]:
         """Return what was added since the last call, as events: path, offset, bytes as text."""
         events: list[list[Any]] = []
-        for path in self._files():
-            for event in self._parts(path):
-                events.append(event)
-                if len(events) >= _MOST_CHUNKS and not all_of_them:
-                    return events
+        left = _MOST_BYTES_AT_THE_END if all_of_them else _MOST_BYTES
+        for run in sorted(self._runs.glob("*")):
+            if run.name in self._complete:
+                continue
+            may_forget = self._has_ended(run)
+            for path in _files(run):
+                for size, event in self._parts(path):
+                    events.append(event)
+                    left -= size
+                    may_forget = False  # something was still new
+                    if left <= 0:
+                        return events
+            if may_forget:
+                self._forget(run)
         return events
 
-    def _files(self) -> Iterator[Path]:
-        """Yield the descriptions and TensorBoard files of all runs; their code stays here."""
-        for run in sorted(self._runs.glob("*")):
-            yield run / _DESCRIPTION
-            for directory, _, names in os.walk(run / _TENSORBOARD):
-                yield from (Path(directory) / name for name in sorted(names))
+    def _has_ended(self, run: Path) -> bool:
+        """Return whether the first process of a run ended some time ago, so that its other ranks have ended too."""
+        # Without a description, the run belongs to a process on another node, which is not known here.
+        if not (run / _DESCRIPTION).exists() or _is_alive(run):
+            return False
+        since = self._ended.setdefault(run.name, time.monotonic())
+        return time.monotonic() - since >= self._seconds_after_end
 
-    def _parts(self, path: Path) -> Iterator[list[Any]]:
-        """Yield the unsent parts of a file."""
+    def _forget(self, run: Path) -> None:
+        """Remember only that a run is complete."""
+        self._complete.add(run.name)
+        del self._ended[run.name]
+        self._sent = {name: sent for name, sent in self._sent.items() if not name.startswith(f"{run.name}/")}
+
+    def _parts(self, path: Path) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the unsent parts of a file, each with its size."""
         name = path.relative_to(self._runs).as_posix()
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            # O_NONBLOCK: a job may create a named pipe, which would block the node until somebody writes to it.
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with open(os.open(path, flags), "rb") as file:
                 status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    return
                 inode, sent = self._sent.get(name, (status.st_ino, 0))
                 if inode != status.st_ino or sent > status.st_size:
                     sent = 0  # it was replaced
                 file.seek(sent)
                 while data := file.read(_CHUNK):
-                    yield ["file", name, sent, base64.b64encode(data).decode()]
+                    # Before the caller gets it, because it may stop there.
+                    self._sent[name] = status.st_ino, sent + len(data)
+                    yield len(data), ["file", name, sent, base64.b64encode(data).decode()]
                     sent += len(data)
-                    self._sent[name] = status.st_ino, sent
         except OSError:
             return  # it does not exist yet, was deleted, or is a link
 
 
+def _files(run: Path) -> Iterator[Path]:
+    """Yield the description and the TensorBoard files of a run; its code stays here."""
+    yield run / _DESCRIPTION
+    for directory, _, names in os.walk(run / _TENSORBOARD):
+        yield from (Path(directory) / name for name in sorted(names))
+
+
+def _is_alive(run: Path) -> bool:
+    """Return whether the process that created a run directory is running; its id is part of the name."""
+    # A name of another form is never taken for that of an ended process.
+    pid = run.name.split("-")[1:2]
+    return not pid or not pid[0].isdecimal() or psutil.pid_exists(int(pid[0]))
+
+
+# Files of which a part could not be written: the rest of them is discarded.
+_given_up: set[Path] = set()
+
+
 def write_part(runs: Path, name: str, offset: int, data: str) -> None:
-    """Write a part of a file that a node has sent; raise EngineError if its name leads anywhere else."""
+    """Write a part of a file that a node has sent; raise EngineError if its name leads anywhere else.
+
+    If it cannot be written, as on a full disk, a warning is logged once and the file is given up: an experiment does
+    not end because of its TensorBoard files.
+    """
     parts = PurePosixPath(name).parts
     allowed = (len(parts) == 2 and parts[1] == _DESCRIPTION) or (len(parts) > 2 and parts[1] == _TENSORBOARD)
     if not allowed or name.startswith("/") or any(part in ("..", ".") or "\0" in part for part in parts):
         raise EngineError(f"a node sent a file with the name {name!r}, which is no TensorBoard file of a run")
-    directory = runs
-    for part in parts[:-1]:
-        directory = directory / part
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = runs.joinpath(*parts)
+    if target in _given_up:
+        return
+    try:
+        _write(runs, target, offset, base64.b64decode(data, validate=True))
+    except OSError as error:
+        _given_up.add(target)
+        logger.warning("%s is not copied from its node any more: %s", target, error)
+
+
+def _write(runs: Path, target: Path, offset: int, content: bytes) -> None:
+    """Write bytes at an offset of a file below `runs`; no link is followed at its end."""
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in reversed([one for one in target.parents if one.is_relative_to(runs) and one != runs]):
+        directory.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_TRUNC if offset == 0 else 0)
-    with open(os.open(directory / parts[-1], flags, 0o600), "r+b" if offset else "wb") as file:
+    with open(os.open(target, flags, 0o600), "r+b" if offset else "wb") as file:
         file.seek(offset)
-        file.write(base64.b64decode(data, validate=True))
+        file.write(content)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from typing import Any
 
+from determined.engines.ray.authentication import with_mode
 from determined.errors import EngineError, MissingExtraError
 
 _SECONDS = 60.0
@@ -25,9 +27,15 @@ def survey(address: str | None, *, with_versions: bool = False) -> dict[str, Any
     # Ray in this process would replace signal handlers and print to its output.
     command = [sys.executable, "-m", "determined.engines.ray.survey_process"]
     try:
-        done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=_SECONDS)
+        done = subprocess.run(
+            command, input=request, capture_output=True, text=True, timeout=_SECONDS, env=with_mode(os.environ)
+        )
     except subprocess.TimeoutExpired:
-        raise EngineError(f"the Ray cluster {address or ''} did not answer within {_SECONDS:g} s") from None
+        raise EngineError(
+            f"the Ray cluster {address or 'of this machine'} did not answer within {_SECONDS:g} s: check with `ray "
+            "status` that its head runs, that RAY_AUTH_MODE and the token are those of the cluster, and that no "
+            "firewall is between this machine and the head"
+        ) from None
     # Ray prints to standard output as well, so that the answer is the last line.
     lines = done.stdout.strip().splitlines()
     try:

@@ -18,9 +18,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from determined import paths
@@ -71,6 +71,7 @@ class PreparedHook:
 
     files: ExperimentFiles
     record: _Record
+    outer: Mapping[str, str] = field(default_factory=lambda: os.environ)  # the environment in which it was started
 
     @property
     def work(self) -> Path:
@@ -83,22 +84,24 @@ class PreparedHook:
     def interpreter(self) -> Interpreter:
         """Return the interpreter for trials: that of the virtual environment, with the hook's exported variables."""
         environment = HookEnvironment(_home(self.files))
-        variables = {**environment.variables(without_run_variables(os.environ)), **self.record.variables}
+        variables = {**environment.variables(without_run_variables(self.outer)), **self.record.variables}
         # A variable that the hook exported is set even if the environment would remove it.
         unset = (environment.unset() | set(self.record.unset)) - self.record.variables.keys()
         kept = {name: value for name, value in variables.items() if name not in unset}
         return Interpreter(str(environment.python), kept, unset, self.record.ran)
 
-    def variables(self, config: StoredConfig, directory: Path) -> dict[str, str]:
+    def variables(
+        self, config: StoredConfig, directory: Path, given: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         """Return the variables of a trial: those of its configuration, changed by the hook.
 
-        Paths that the hook derived from its working directory (`export PYTHONPATH=$PWD/src`) are translated to the
-        trial's.
+        `given` are those of its configuration as another machine knows them; by default this machine's are read. Paths
+        that the hook derived from its working directory (`export PYTHONPATH=$PWD/src`) are translated to the trial's.
         """
         exported = {
             name: value.replace(str(self.work), str(directory)) for name, value in self.record.variables.items()
         }
-        given = user_variables(config)
+        given = user_variables(config) if given is None else given
         return {name: value for name, value in given.items() if name not in self.record.unset} | exported
 
     def inside(self, directory: Path) -> Path:
@@ -113,7 +116,7 @@ class PreparedHook:
         """Record that the output is in the log of a trial, and return the updated hook."""
         marked = replace(self.record, logged=True)
         _write_record(self.files, marked)
-        return PreparedHook(self.files, marked)
+        return replace(self, record=marked)
 
 
 def prepare(
@@ -122,11 +125,14 @@ def prepare(
     *,
     say: Say = logger.info,
     stopped: Callable[[], bool] = lambda: False,
+    environment: Mapping[str, str] = os.environ,
+    variables: Mapping[str, str] | None = None,
 ) -> PreparedHook | None:
     """Run the startup hook unless it has run before, and return its result; None if there is none, or it is off.
 
-    `say` is called with lines for the user. Raises StartupHookError if the hook fails, and HookStopped once `stopped`
-    returns True.
+    The hook gets `environment` and the user's `variables`, by default those that the configuration sets. `say` is
+    called with lines for the user. Raises StartupHookError if the hook fails, and HookStopped once `stopped` returns
+    True.
     """
     hook = (files.place or files.code) / HOOK
     if not _is_enabled(config) or not has_hook(hook.parent):
@@ -142,8 +148,9 @@ def prepare(
         if record is None or not usable or record.fingerprint != fingerprint:
             if record is not None:
                 say(f"{HOOK} is run again: its content or the interpreter has changed")
-            record = _run(files, config, fingerprint, say, stopped)
-        return PreparedHook(files, record)
+            given = user_variables(config) if variables is None else variables
+            record = _run(files, environment, given, fingerprint, say, stopped)
+        return PreparedHook(files, record, environment)
 
 
 def is_wanted(config: StoredConfig) -> bool:
@@ -174,7 +181,12 @@ def _is_enabled(config: StoredConfig) -> bool:
 
 
 def _run(
-    files: ExperimentFiles, config: StoredConfig, fingerprint: str, say: Say, stopped: Callable[[], bool]
+    files: ExperimentFiles,
+    inherited: Mapping[str, str],
+    variables: Mapping[str, str],
+    fingerprint: str,
+    say: Say,
+    stopped: Callable[[], bool],
 ) -> _Record:
     """Create the virtual environment, run the hook in it and write the record."""
     home = _home(files)
@@ -188,7 +200,7 @@ def _run(
         work = home / "work"
         shutil.rmtree(work, ignore_errors=True)
         copy_tree(files.code, work)
-    outer = {**without_run_variables(os.environ), **user_variables(config)}
+    outer = {**without_run_variables(inherited), **variables}
     given = {name: value for name, value in outer.items() if name not in environment.unset()}
     # The environment wins over the user's variables, or pip would install elsewhere.
     given |= {**environment.variables(given), "PWD": str(work)}
@@ -209,7 +221,7 @@ def _run(
         uuid.uuid4().hex,
     )
     # Before the record is written, so that such an environment is not used by a later start either.
-    _refuse_another_determined(PreparedHook(files, record))
+    _refuse_another_determined(PreparedHook(files, record, inherited))
     _write_record(files, record)
     say(f"{HOOK} succeeded after {time.monotonic() - began:.0f} s")
     return record
@@ -235,7 +247,7 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
     interpreter = prepared.interpreter()
     done = subprocess.run(
         [interpreter.python, "-c", _FIND_DETERMINED],
-        env=interpreter.environment(without_run_variables(os.environ)),
+        env=interpreter.environment(without_run_variables(prepared.outer)),
         # In a directory without modules that could be found instead.
         cwd="/",
         capture_output=True,

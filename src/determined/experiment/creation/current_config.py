@@ -11,7 +11,7 @@ from determined.store.experiment_records import Experiment, JournalEntry
 
 # Settings that can change while the experiment runs: for these the store has the current value. Everything else is read
 # from the experiment's files, which also contain the secrets.
-_SETTABLE = {"checkpoint_storage": RETENTION, "resources": ("max_slots",), "searcher": ("max_trials",)}
+_SETTABLE = {"checkpoint_storage": RETENTION, "resources": ("max_slots", "engine"), "searcher": ("max_trials",)}
 
 
 def present_config(files: ExperimentFiles, row: Experiment, journal: Sequence[JournalEntry]) -> dict[str, Any]:

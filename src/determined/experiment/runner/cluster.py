@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-import tarfile
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.engine import EngineChoice
 from determined.engines.ray.engine import Experiment, RayEngine
 from determined.engines.ray.versions import versions
-from determined.errors import InvalidExperimentException
+from determined.errors import DeterminedError, InvalidExperimentException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
+from determined.experiment.code.packing import pack_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.settings import Settings
+from determined.experiment.runner.trials.environment import user_variables
+
+logger = logging.getLogger("determined.experiment")
 
 _SETUP = "determined.experiment.runner.node_setup:NodeSetup"
 
@@ -34,42 +35,31 @@ def ray_engine(choice: EngineChoice, key: str, files: ExperimentFiles, settings:
     mark = f"det-{uuid.uuid4()}"
     # Every node must find it: a node with another directory of the same name would lose checkpoints.
     storage.write_mark(mark)
+    code = files.root / "code.tar"
     try:
-        code = _archive(files)
         data = {
             "config": config.plain,
             "versions": versions(),
+            # Those that are given by name only are known here and not on the nodes.
+            "variables": user_variables(config),
             "storage": config.plain["checkpoint_storage"],
             "storage_mark": mark,
-            "code_hash": hashlib.sha256(code.read_bytes()).hexdigest(),
+            "code_hash": pack_code(files.code, code),
         }
         experiment = Experiment(key, _SETUP, data, code)
         single_node = bool(config.resources.is_single_node)
         with RayEngine(choice.address, settings.slots_per_trial, experiment, single_node=single_node) as engine:
+            # The bridge has passed it on to Ray before the engine is ready.
+            code.unlink(missing_ok=True)
             yield engine
     finally:
+        code.unlink(missing_ok=True)
+        _delete_mark(storage, mark)
+
+
+def _delete_mark(storage: CheckpointStorage, mark: str) -> None:
+    """Delete the mark. If that fails, the experiment does not: a later run deletes the mark when it is old."""
+    try:
         storage.delete_mark(mark)
-
-
-def _archive(files: ExperimentFiles) -> Path:
-    """Write the code of an experiment to an archive with the same bytes each time, and return its path."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in sorted(files.code.rglob("*")):
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                continue
-            member = archive.gettarinfo(path, arcname=path.relative_to(files.code).as_posix())
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            member.mtime = 0
-            if path.is_dir():
-                archive.addfile(member)
-            else:
-                with open(path, "rb") as content:
-                    archive.addfile(member, content)
-    target = files.root / "code.tar"
-    draft = target.with_suffix(".new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(buffer.getvalue())
-    os.replace(draft, target)
-    return target
+    except (DeterminedError, OSError) as error:
+        logger.warning("the mark %s could not be deleted from the checkpoint storage: %s", mark, error)

@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-import shutil
-import tarfile
+import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from determined.checkpoint_storage.build import build_from_config
 from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter, Job
+from determined.engines.job_environment import without_run_variables
 from determined.engines.ray.versions import versions
-from determined.errors import DeterminedError, EngineError
+from determined.errors import EngineError
 from determined.experiment.code import startup_hook
-from determined.experiment.code.directories import MOST_BYTES, MOST_FILES, make_work_dir
+from determined.experiment.code.directories import make_work_dir
+from determined.experiment.code.packing import unpack_code
 from determined.experiment.files import ExperimentFiles
+from determined.experiment.runner.storage_check import DIRECTORIES, storage_problem
+
+# Longer than the retries of an object store that does not answer.
+_SECONDS_FOR_STORAGE = 120.0
 
 
 class NodeSetup:
-    """The files of one experiment on a node, below `root`, which belongs to this node and experiment only."""
+    """The files of one experiment on a node, below `root`, which belongs to this node and experiment only.
+
+    `environment` is that of the node, without what Ray sets for itself.
+    """
 
     def __init__(self, data: Mapping[str, Any], root: Path, code: bytes, environment: Mapping[str, str]) -> None:
         self._data, self._code, self._environment = data, code, environment
         self._files = ExperimentFiles(root)
         self._config = StoredConfig(data["config"])
+        self._variables: dict[str, str] = data["variables"]  # the user's, as they are on the runner's machine
         self._hook: startup_hook.PreparedHook | None = None
 
     def prepare(self) -> Interpreter | None:
-        """Compare versions, find the runner's mark in the checkpoint storage, unpack the code, run the startup hook."""
+        """Compare versions, unpack the code, run the startup hook, find the runner's mark in the checkpoint storage."""
         self._check_versions()
-        self._check_storage()
+        is_directory = self._data["storage"].get("type") in DIRECTORIES
+        if is_directory:
+            # Before the hook, which may take minutes. It cannot change what a directory contains.
+            _refuse(storage_problem(self._data["storage"], self._data["storage_mark"]))
         self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if hashlib.sha256(self._code).hexdigest() != self._data["code_hash"]:
             raise EngineError("the code of the experiment was damaged on its way to this node")
         unpack_code(self._code, self._files.code)
         self._code = b""
-        self._hook = startup_hook.prepare(self._files, self._config)
-        return None if self._hook is None else self._hook.interpreter()
+        self._hook = startup_hook.prepare(
+            self._files, self._config, environment=self._environment, variables=self._variables
+        )
+        interpreter = None if self._hook is None else self._hook.interpreter()
+        if not is_directory:
+            _refuse(self._problem_in_a_trial(interpreter or Interpreter()))
+        return interpreter
 
     def place(self, job: Job) -> Job:
         """Return the job in its working directory on this node; `job.directory` is the id of its trial."""
@@ -50,8 +65,23 @@ class NodeSetup:
         directory = make_work_dir(code, self._files.work_dir(trial))
         if hook is None:
             return replace(job, directory=directory)
-        environment = {**hook.variables(self._config, directory), **job.environment}
-        return replace(job, directory=hook.inside(directory), environment=environment)
+        # As on a single machine: the hook changes the user's variables, and the library's own win over both.
+        ours = {
+            name: value
+            for name, value in job.environment.items()
+            if name.startswith("DET_") and self._variables.get(name) != value
+        }
+        added = {name: value for name, value in job.environment.items() if name not in self._variables}
+        users = hook.variables(self._config, directory, self._variables)
+        return replace(job, directory=hook.inside(directory), environment={**added, **users, **ours})
+
+    def output(self) -> list[tuple[float, str]]:
+        """Return times and lines of the startup hook's output, which belong to the log of the first job; only once."""
+        if self._hook is None:
+            return []
+        lines = self._hook.output()
+        self._hook = self._hook.mark_logged()
+        return lines
 
     def _check_versions(self) -> None:
         here, there = versions(), self._data["versions"]
@@ -59,54 +89,34 @@ class NodeSetup:
         if different:
             raise EngineError(f"it has {', '.join(different)}; install the versions of the runner's machine there")
 
-    def _check_storage(self) -> None:
-        """Raise EngineError if this node does not see the checkpoint storage of the runner."""
-        block, mark = self._data["storage"], self._data["storage_mark"]
+    def _problem_in_a_trial(self, interpreter: Interpreter) -> str | None:
+        """Return why trials on this node cannot use the storage.
+
+        Asked in a process with their interpreter and variables, which may contain the credentials.
+        """
+        variables = self._variables
+        if self._hook is not None:
+            variables = self._hook.variables(self._config, self._hook.work, variables)
         try:
-            storage = build_from_config(block)
-            found = storage.has_mark(mark)
-        except (DeterminedError, OSError) as error:
-            raise EngineError(f"it cannot read the checkpoint storage: {error}") from error
-        if not found:
-            raise EngineError(
-                f"its {storage.name} is not the checkpoint storage of the runner: set checkpoint_storage to a "
-                "directory that all nodes share, or to an object store"
+            done = subprocess.run(
+                [interpreter.python, "-P", "-m", "determined.experiment.runner.storage_check"],
+                # Not as arguments, which other users of the machine can read.
+                input=json.dumps([self._data["storage"], self._data["storage_mark"]]),
+                env={**interpreter.environment(without_run_variables(self._environment)), **variables},
+                cwd="/",
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS_FOR_STORAGE,
             )
+        except subprocess.TimeoutExpired:
+            return f"the checkpoint storage has not answered for {_SECONDS_FOR_STORAGE:.0f} seconds"
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            return f"it cannot check the checkpoint storage: {said}"
+        problem: str | None = json.loads(done.stdout)
+        return problem
 
 
-def unpack_code(archive: bytes, target: Path) -> None:
-    """Unpack an archive of code: regular files and directories only, with limits. Nothing is left after an error."""
-    draft = target.with_name(f".{target.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(mode=0o700, parents=True)
-    files = size = 0
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as members:
-            for member in members:
-                path = _checked_path(draft, member)
-                files, size = files + 1, size + member.size
-                if files > MOST_FILES or size > MOST_BYTES:
-                    raise EngineError("the archive of the code exceeds the limits of a model directory")
-                if member.isdir():
-                    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    continue
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                mode = 0o700 if member.mode & 0o100 else 0o600
-                content = members.extractfile(member)
-                assert content is not None  # a regular file
-                # O_EXCL and O_NOFOLLOW: nothing that exists is written to, and no link is followed.
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-                with open(descriptor, "wb") as file:
-                    shutil.copyfileobj(content, file)
-        os.replace(draft, target)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
-def _checked_path(root: Path, member: tarfile.TarInfo) -> Path:
-    """Return where to unpack a member; raise EngineError if it is a link or leads out of the directory."""
-    parts = PurePosixPath(member.name).parts
-    if not (member.isfile() or member.isdir()) or member.name.startswith("/") or ".." in parts:
-        raise EngineError(f"the archive of the code contains {member.name!r}, which is no file below its directory")
-    return root.joinpath(*parts)
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise EngineError(problem)

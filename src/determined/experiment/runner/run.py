@@ -70,7 +70,8 @@ def run_experiment(
     """Run an experiment; raise ExperimentHeld if another process is running it.
 
     `max_trials` extends a search, even if it has ended. Without an engine, the slots of this machine are used; a choice
-    of an engine is opened here, because a cluster must know the experiment.
+    of an engine is opened here, because a cluster must know the experiment. `slots` limits those of an engine that is
+    opened here.
     `in_queue` means that the queue runs it, which must contain the experiment; any other caller removes it from the
     queue.
     """
@@ -118,6 +119,11 @@ def run_experiment(
             engine = cleanup.enter_context(_opened(engine or EngineChoice(), slots, experiment, files, settings))
         if (reason := engine.reason_not_to_fit(settings.slots_per_trial)) is not None:
             refuse_slots(reason)
+        # The local engine has no more slots than these; on a cluster they are a limit for this run.
+        most_slots = entry.slots if in_queue and entry is not None else slots if engine.spans_machines else None
+        if most_slots is not None and most_slots < settings.slots_per_trial:
+            wanted = counted(settings.slots_per_trial, "slot")
+            refuse_slots(f"a trial wants {wanted}, and the run is limited to {most_slots} by --slots")
         # Run by another command, it no longer belongs to the queue.
         if not in_queue:
             writer.query(lambda store: store.queue.remove(experiment_id))
@@ -149,7 +155,7 @@ def run_experiment(
             planned=max_trials or StoredConfig(experiment.config).searcher.max_trials or settings.max_trials,
             in_queue=in_queue,
             least_progress=_progress_so_far(experiment, max_trials),
-            most_slots=entry.slots if in_queue and entry is not None else None,
+            most_slots=most_slots,
         )
         relay = cleanup.enter_context(closing(RelayServer(opened)))
         engine.serve_store(lambda calls: relay.answer(calls, partial(_trial_of_job, run)))

@@ -79,7 +79,7 @@ class Upkeep:
             self._set(experiment_id, "labels", json.dumps(labels))
             return labels
 
-    def change_config(self, experiment_id: int, block: str, values: Mapping[str, int]) -> None:
+    def change_config(self, experiment_id: int, block: str, values: Mapping[str, int | str]) -> None:
         """Set values in one block of a search's configuration, and request its runner to reload the configuration."""
         # Exclusive, because it adds a request: ids must become visible in order, see `Experiments.request`.
         with self._database.transaction(exclusive=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -205,7 +206,8 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
     from determined.experiment.creation.create import create_experiment
 
     choice = parse_engine(loaded.config.resources.engine or "local", "resources.engine")
-    with LocalEngine(options.slots if choice.is_local else None) as engine:
+    with ExitStack() as checking:
+        engine = checking.enter_context(LocalEngine(options.slots if choice.is_local else None))
         if options.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
             reserve_slots(engine, loaded.config.plain(), None, options.sharing, say_on_stderr)
         with opened_store() as store:
@@ -222,11 +224,14 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
         with continuing_without_output():
             click.echo(f"Created experiment {created.experiment_id}", err=options.form == "json")
         _print_skipped_files(created.code)
+        if not choice.is_local:
+            # It has only checked the entrypoint; its warm process is not needed during the run on the cluster.
+            checking.close()
         try:
             return run_here(
                 created.experiment_id,
                 new=True,
-                # On a cluster the local engine has only checked the entrypoint.
+                slots=options.slots,
                 engine=engine if choice.is_local else choice,
                 follow=options.follow,
                 form=options.form,
