@@ -48,7 +48,10 @@ class RayNode:
     home: Path  # XDG_DATA_HOME of all its processes
 
     def processes(self) -> list[psutil.Process]:
-        return processes_of(self.home)
+        found = processes_of(self.home)
+        # Ray's agents write their titles over their environment, so that they are found by their parents only.
+        below = {child for process in found for child in _children(process)}
+        return [*found, *(below - set(found))]
 
     def raylet(self) -> psutil.Process:
         (found,) = [one for one in self.processes() if _name(one) == "raylet"]
@@ -247,3 +250,10 @@ def _name(process: psutil.Process) -> str:
     except psutil.NoSuchProcess:
         return ""
     return os.path.basename(words[0].split(" ")[0]) if words else ""
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [one for one in process.children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
+    except psutil.NoSuchProcess:
+        return []

@@ -54,6 +54,9 @@ class NodeSetup(Protocol):
     def place(self, job: Job) -> Job:
         """Return a job with its working directory on this node, and the variables that depend on it."""
 
+    def output(self) -> list[tuple[float, str]]:
+        """Return times and lines of what the preparation wrote; only once."""
+
 
 class Node:
     """The jobs of an experiment on one node. `settings` are plain data, see `bridge.py`."""
@@ -239,11 +242,13 @@ class _Served:
         """Start a job; return its exit as lost if that fails."""
         try:
             placed = self._setup.place(self._with_network(job))
+            # Before the processes start, so that these lines come first in the log.
+            lines = [["line", job.key, 0, "stderr", None, text, written] for written, text in self._setup.output()]
             self._engine.start(placed)
         except (EngineError, OSError) as error:
             line = ["line", job.key, 0, "stderr", "ERROR", f"the job could not be started: {error}", time.time()]
             return [line, encode_event(Exited(job.key, 1, None, False, 0.0, lost=True))]
-        return []
+        return lines
 
     def _with_network(self, job: Job) -> Job:
         """Return the job with the store's socket, and the network interface through which its nodes are connected."""
