@@ -181,7 +181,7 @@ def test_a_script_in_the_home_directory_takes_its_modules_alone(data_home: Path,
 def test_a_snapshot_can_be_interrupted(number: signal.Signals, data_home: Path, work_dir: Path) -> None:
     """Thousands of files are left when the signal comes: none of them is waited for."""
     (work_dir / "train.py").write_text(
-        "from determined import code_snapshot, pytorch\n"
+        "from determined import pytorch\n"
         "from determined.user_code.snapshot import _Snapshot\n"
         "take = _Snapshot._take\n"
         "def announced(self, relative):\n"
