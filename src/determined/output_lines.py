@@ -12,7 +12,7 @@ LONGEST = 16 * 1024
 # masking.
 _LONGEST_WORD = 1024
 
-# The present state of a progress bar is stored so often. Programs rewrite theirs up to a hundred times in a second.
+# The present state of a progress bar is stored at this interval. Programs rewrite it up to a hundred times a second.
 _SECONDS_BETWEEN_STATES = 2.0
 
 # "WARNING: text" as this library prints it, and "WARNING:root:text" as `logging.basicConfig()` does.

@@ -93,7 +93,7 @@ class Staging:
                 continue
             try:
                 logger.info("removing an unfinished checkpoint: %s", entry.path)
-                # Before the directory: its name may be used again as soon as it is gone, with a new owner.
+                # Before the directory: its name may be used again as soon as it is deleted, with a new owner.
                 self._remove_owner(checkpoint_id)
                 # Files that cannot be deleted now are collected next time.
                 shutil.rmtree(entry.path, ignore_errors=True)

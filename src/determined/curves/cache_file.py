@@ -71,7 +71,7 @@ def open_memory() -> sqlite3.Connection:
 
 def _set_up(connection: sqlite3.Connection, most_bytes: int) -> None:
     """Create the tables, in the place of those of another version. Another process may do the same."""
-    # What is lost in a power failure is derived again. The journal stays the default: in WAL mode the names of two more
+    # Rows lost in a power failure are derived again. The journal stays the default: in WAL mode the names of two more
     # files would be shared with a file that replaces a deleted one.
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute(f"PRAGMA max_page_count = {most_bytes // _PAGE_BYTES}")

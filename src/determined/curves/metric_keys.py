@@ -30,6 +30,6 @@ def named(name: str | None, keys: Sequence[str]) -> str | None:
 
 
 def first_drawn(searcher_metric: str | None, keys: Sequence[str]) -> str | None:
-    """Return the metric that a chart draws if nobody chose one: the searcher's, else one of the validation."""
+    """Return the metric that a chart draws by default: the searcher's, else one of the validation."""
     validation = [key for key in keys if key.startswith("validation/")]
     return named(searcher_metric, keys) or next(iter([*validation, *keys]), None)

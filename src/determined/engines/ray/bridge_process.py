@@ -34,7 +34,7 @@ class BridgeProcess:
     def __init__(self, program: str = PROGRAM) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
-        # A file and not a pipe: Ray prints the logs of dead nodes, and nobody reads them while it runs.
+        # A file and not a pipe: Ray prints the logs of dead nodes, which are not read while it runs.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
         with theirs:
             self._process = subprocess.Popen(

@@ -37,7 +37,7 @@ _PORT_TAKEN = "EADDRINUSE"
 
 @dataclass(frozen=True)
 class Experiment:
-    """What nodes need to know of an experiment. `setup` names a `NodeSetup` (`module:Class`), `data` are for it."""
+    """The data of an experiment that nodes need. `setup` names a `NodeSetup` (`module:Class`), `data` are for it."""
 
     key: str
     setup: str
@@ -403,7 +403,7 @@ class RayEngine:
     def _lose_jobs(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
         name = self._name(node)
-        # Ray would move a group to another node, and hold slots there that nobody uses.
+        # Ray would move a group to another node, and hold slots there that are not used.
         self._return(self._groups.drop_node(node))
         for key, running in list(self._jobs.items()):
             if node in running.missing():

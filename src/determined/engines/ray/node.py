@@ -138,7 +138,7 @@ class Node:
         finally:
             shutil.rmtree(root, ignore_errors=True)
         if not self._is_ending:
-            # The bridge is silent: the experiment belongs to another runner by now, or to nobody.
+            # The bridge is silent: the experiment belongs to another runner by now, or has ended.
             os._exit(1)
 
     def _serve_from(self, root: Path) -> None:
@@ -193,7 +193,7 @@ class Node:
             self._lock.wait_for(lambda: len(self._events) < _MOST_EVENTS or self._is_over(), self._silence)
 
     def _is_over(self) -> bool:
-        """Return whether the bridge needs this node no more, or has been silent for so long that it counts as lost."""
+        """Return whether the bridge needs this node no more, or has been silent longer than the limit."""
         return self._is_ending or time.monotonic() - self._polled > self._silence
 
 

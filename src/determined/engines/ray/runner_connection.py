@@ -48,7 +48,7 @@ class RunnerConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the runner has not read so many messages that no more events should be fetched."""
+        """Whether too many messages are unread by the runner, so that no more events should be fetched."""
         return self._unsent.qsize() >= _MOST_UNREAD
 
     def _write(self) -> None:

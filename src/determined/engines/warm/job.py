@@ -35,7 +35,7 @@ _OUT_OF_MEMORY_SCORE = b"500"
 
 @dataclass(frozen=True)
 class WarmFacts:
-    """What a forked job must know of the warm process: its pid, startup variables and `sys.path`."""
+    """Data of the warm process that a forked job needs: its pid, startup variables and `sys.path`."""
 
     pid: int
     read_at_start: dict[str, str]  # startup variables of the warm process; other values need a new interpreter

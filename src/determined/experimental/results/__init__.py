@@ -1,1 +1,1 @@
-"""What the SDK returns: filtered and sorted lists, DataFrames, and tables in notebooks."""
+"""Results of the SDK: filtered and sorted lists, DataFrames, and tables in notebooks."""

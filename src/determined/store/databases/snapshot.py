@@ -29,6 +29,6 @@ def consistent_snapshot(database: Database) -> Iterator[None]:
     except BaseException:
         database.execute("ROLLBACK")
         raise
-    # All was read. A server ends a transaction by itself if the block has computed for long after its last query.
+    # All rows were read. A server ends a transaction on its own if the block computes for long after its last query.
     with suppress(StoreError):
         database.execute("ROLLBACK")
