@@ -100,8 +100,11 @@ def test_paused_continued_killed_and_brought_to_its_end(
 
 
 def test_its_own_exit_code_and_streams(directory: Path, store: Store) -> None:
-    """It is started again as often as was said; what it writes is all that is on stdout, colours among it."""
-    program = r"echo out $1; printf '\033[1mX\033[0m\351\rY'; echo err >&2; exit 7"
+    """It is started again as often as was said; what it writes is all that is on stdout, colours among it.
+
+    A line that the program overwrites is shown in its last state.
+    """
+    program = r"echo out $1; printf '\033[1mX\033[0m\351\nZ\rY'; echo err >&2; exit 7"
     done = run_det("run", "--max-restarts", "1", "--", "sh", "-c", program, "--", "--json")
     assert (done.returncode, done.stdout) == (7, "out --json\n\x1b[1mX\x1b[0m\\xe9\nY\n" * 2)
     first, *lines, last = done.stderr.splitlines()

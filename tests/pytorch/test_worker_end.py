@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -24,10 +23,12 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch's own watch must do, which takes five seconds")
-def test_idle_workers_end_at_once_when_their_process_is_killed(tmp_path: Path) -> None:
+def test_idle_workers_end_at_once_when_their_process_is_killed(tmp_path_factory: pytest.TempPathFactory) -> None:
+    # Its directories of multiprocessing stay when it is killed. A short name: paths of sockets have at most 107 bytes.
+    directory = tmp_path_factory.mktemp("w")
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # directories of multiprocessing stay when it is killed
+        env={**os.environ, "TMPDIR": str(directory)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from determined.config.registry.storage_types import storage_type
 from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter, Job
 from determined.engines.job_environment import without_run_variables
@@ -19,7 +20,7 @@ from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.packing import unpack_code
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.runner.storage_check import DIRECTORIES, storage_problem
+from determined.experiment.runner.storage_check import storage_problem
 
 # Longer than the retries of an object store that does not answer.
 _SECONDS_FOR_STORAGE = 120.0
@@ -41,8 +42,9 @@ class NodeSetup:
     def prepare(self) -> Interpreter | None:
         """Compare versions, unpack the code, run the startup hook, find the runner's mark in the checkpoint storage."""
         self._check_versions()
-        is_directory = self._data["storage"].get("type") in DIRECTORIES
-        if is_directory:
+        kind = storage_type(self._data["storage"].get("type"))
+        is_mounted = kind is not None and kind.is_mounted
+        if is_mounted:
             # Before the hook, which may take minutes. It cannot change what a directory contains.
             _refuse(storage_problem(self._data["storage"], self._data["storage_mark"]))
         self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ class NodeSetup:
             self._files, self._config, environment=self._environment, variables=self._variables
         )
         interpreter = None if self._hook is None else self._hook.interpreter()
-        if not is_directory:
+        if not is_mounted:
             _refuse(self._problem_in_a_trial(interpreter or Interpreter()))
         return interpreter
 

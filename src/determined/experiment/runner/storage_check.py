@@ -10,9 +10,6 @@ from typing import Any
 from determined.checkpoint_storage.build import build_from_config
 from determined.errors import DeterminedError
 
-DIRECTORIES = ("directory", "shared_fs")
-"""The storage types that need no credentials from the environment."""
-
 
 def storage_problem(block: Mapping[str, Any], mark: str) -> str | None:
     """Return why this machine cannot use the storage of the runner, which has left a mark there; None if it can."""
