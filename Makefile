@@ -85,9 +85,10 @@ $(SHORT_STAMP): $(STAMP)
 # Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times, kill
 # nodes, actors and runners on Ray clusters 50 times: more than an hour on two cores.
 soak: $(STAMP) $(RAY_STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m thorough tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m thorough --ignore tests/ray tests
 	$(BIN)/python -m tests.soak --cycles 120
 	$(BIN)/python -m tests.soak.searches --kills 100
+	$(RAY_VENV)/bin/python -m pytest -m thorough tests/ray
 	$(RAY_VENV)/bin/python -m tests.soak.cluster --kills 50
 
 # The same in two minutes, for CI: six kills of a training program on one rank, and four of the runner of a search.

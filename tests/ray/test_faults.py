@@ -116,7 +116,7 @@ def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
         disturbed.runner.wait()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_a_killed_raylet(
     nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], server: PostgresServer, database: str
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
     assert running.search.record(running.experiment) == undisturbed
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_a_killed_runner(
     nodes: tuple[RayNode, RayNode],
     fragile: RayCluster,
@@ -218,7 +218,7 @@ def created(search: Search) -> list[str]:
     return [str(config), str(search.model_dir)]
 
 
-@pytest.mark.parametrize("what", ["gcs_server", "everything"])
+@pytest.mark.parametrize("what", ["gcs_server", pytest.param("everything", marks=pytest.mark.thorough)])
 def test_a_lost_head(make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str) -> None:
     """Trials save while they can; the experiment is paused with the reason, and resumes on another cluster."""
     with RayCluster(cpus=0) as lost:
