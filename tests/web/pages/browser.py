@@ -14,6 +14,7 @@ from pathlib import Path
 import playwright.sync_api as api
 
 from determined.built_page import is_built
+from tests.helpers.ranks import free_port
 from tests.helpers.searches import DET, Search
 
 CHROMIUM = shutil.which("chromium")
@@ -51,7 +52,8 @@ class Ui:
 def running_ui(search: Search) -> Iterator[Ui]:
     """Run `det ui` on the store of a search."""
     process = subprocess.Popen(
-        [*DET, "ui", "--no-browser", "--json"],
+        # A port of its own: the default one would be taken by the next server of another test when this one ends.
+        [*DET, "ui", "--no-browser", "--json", "--port", str(free_port())],
         env=search.env(),
         stdout=subprocess.PIPE,
         text=True,
