@@ -66,7 +66,7 @@ def small() -> Iterator[RayCluster]:
         yield made
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_a_trial_over_two_nodes(
     small: RayCluster, make_search: MakeSearch, local: dict[str, Any], server: PostgresServer, database: str
 ) -> None:

@@ -173,6 +173,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0
         time.sleep(0.5)
 
 
+@pytest.mark.thorough
 def test_an_experiment_is_continued_in_the_job_that_is_queued_again(
     slurm: None, tmp_path: Path, data_home: Path
 ) -> None:
