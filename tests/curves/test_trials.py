@@ -179,14 +179,6 @@ def test_attempts_begin_at_a_place_of_each_axis(store: Store, tmp_path: Path) ->
     assert reader.attempt_places(first.trial_id, "time") == {1: 0.0, 2: started[1] - started[0]}
 
 
-def test_names_of_metrics(store: Store, tmp_path: Path) -> None:
-    reader = _reader(store, tmp_path)
-    assert reader.metric_names([1]) == {}
-    attempt = begin(store)
-    store.write([metric(attempt, "training", step, {"note": "text" if step else 1, "loss": 1}) for step in range(3)])
-    assert reader.metric_names([attempt.trial_id]) == {("training", "loss"): True, ("training", "note"): False}
-
-
 def test_samples_are_a_curve_over_time(store: Store, tmp_path: Path) -> None:
     attempt = begin(store)
     rows = [metric(attempt, "gpu", None, {"load": value})._replace(sequence=value) for value in (3, 1, 2)]

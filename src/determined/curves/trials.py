@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
@@ -122,17 +122,6 @@ class CurveReader:
             return {key: curve.statistics for key, curve in entry.curves.items() if curve.statistics is not None}
         return {}
 
-    def metric_names(self, trial_ids: Sequence[int]) -> dict[Key, bool]:
-        """Return the metrics of trials whose statistics are known, in order, and whether all their values are numbers.
-
-        If the statistics of none are known, those of the newest trial are computed.
-        """
-        found = self.summaries(trial_ids)
-        statistics = list(found.known.values())
-        if not any(statistics) and found.pending:
-            statistics = [self.summarize(max(found.pending))]
-        return dict(sorted(_are_numbers(statistics).items()))
-
     def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
         """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
         attempts = self.store.attempts(trial_id)
@@ -238,15 +227,6 @@ class CurveReader:
 
 _NO_ANCHOR = (-1, 0.0)
 _UNKNOWN = SettledCurve(NOTHING, None)
-
-
-def _are_numbers(statistics: Iterable[dict[Key, Statistics]]) -> dict[Key, bool]:
-    """Return for each metric whether all its values in all trials are numbers."""
-    numeric: dict[Key, bool] = {}
-    for of_trial in statistics:
-        for key, each in of_trial.items():
-            numeric[key] = numeric.get(key, True) and each.kind == "number"
-    return numeric
 
 
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:
