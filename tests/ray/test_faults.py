@@ -134,6 +134,7 @@ def test_a_killed_actor(nodes: tuple[RayNode, RayNode], start: Any, undisturbed:
     running.finish(undisturbed)
 
 
+@pytest.mark.thorough
 def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
     nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
 ) -> None:
@@ -218,7 +219,8 @@ def created(search: Search) -> list[str]:
     return [str(config), str(search.model_dir)]
 
 
-@pytest.mark.parametrize("what", ["gcs_server", pytest.param("everything", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("what", ["gcs_server", "everything"])
 def test_a_lost_head(make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str) -> None:
     """Trials save while they can; the experiment is paused with the reason, and resumes on another cluster."""
     with RayCluster(cpus=0) as lost:
