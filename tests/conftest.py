@@ -48,8 +48,10 @@ LEFT_BY_OTHER_PROGRAMS = {
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: children would inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell ignores SIGINT in its background jobs, and nohup ignores SIGHUP: children would inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
