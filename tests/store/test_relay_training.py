@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from determined.info import TRIAL, ClusterInfo, RendezvousInfo, TrialInfo, to_env
 from determined.store.store import Store
+from tests.helpers import warm
 from tests.store.relay_trials import Served, served
 
 MODEL = Path(__file__).parent.parent / "experiment" / "models" / "linear"
@@ -64,7 +64,7 @@ def train(
     (home / "checkpoints").mkdir(parents=True, exist_ok=True)
     own = {"DET_STORE": store, "DET_RUNNER": str(os.getpid()), "XDG_DATA_HOME": str(home), "OMP_NUM_THREADS": "1"}
     module = ["determined.exec.harness"] if ranks == 1 else ["determined.launch.torch_distributed", "--trial"]
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", *module, "model_def:LinearTrial"],
         cwd=MODEL,
         env={**os.environ, **to_env(info), **own},
