@@ -15,7 +15,7 @@ FUZZ_VENV ?= .venv-fuzz
 FUZZ_STAMP := $(FUZZ_VENV)/.installed
 SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
-WORKERS ?= 3
+WORKERS ?= 4
 
 .PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks ray api-fuzz api-fuzz-short bench reference format clean system-deps
 
@@ -42,7 +42,7 @@ page: $(STAMP)
 	else $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .; fi
 	@test -f src/determined/web/static/page.js || { echo "The web page was not built: npm's registry did not answer."; exit 1; }
 
-# Many tests wait for something: three at a time keep two cores busy. Idle workers take over tests of busy ones. The
+# Many tests wait for something: four at a time keep two cores busy. Idle workers take over tests of busy ones. The
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
 tests: $(STAMP)
 	$(BIN)/python -m compileall -q src

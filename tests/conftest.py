@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 
@@ -45,6 +46,12 @@ LEFT_BY_OTHER_PROGRAMS = {
     "tests/docs/test_tutorial.py": ("torchelastic_*",),  # torchrun keeps the logs of its ranks
     "tests/sinks/test_wandb.py": ("*",),  # caches, settings and logs of the client of Weights & Biases
 }
+
+# A property must hold on a busy machine as well, where a single example can take any time.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
 

@@ -251,7 +251,7 @@ def test_a_bucket_is_found_as_it_was_whenever_the_process_was_killed(
 NAMES = st.sampled_from(["a", "b", "c/d"])
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(uploads=st.lists(st.sets(NAMES, min_size=1), min_size=1, max_size=6), data=st.data())
 def test_any_number_of_the_last_uploads_can_be_taken_back(
     tmp_path_factory: pytest.TempPathFactory, uploads: list[set[str]], data: st.DataObject

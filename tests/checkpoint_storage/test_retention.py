@@ -270,6 +270,6 @@ def lose_nothing(policy: Policy, saves: list[tuple[int, int, float | None, bool,
 
 
 HISTORIES = given(policy=POLICIES, saves=st.lists(SAVES, max_size=7))
-SLOWLY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(suppress_health_check=[HealthCheck.too_slow])
 test_no_history_loses_its_good_checkpoints = settings(SLOWLY, max_examples=250)(HISTORIES(lose_nothing))
 test_no_history_of_a_thousand = pytest.mark.thorough(settings(SLOWLY, max_examples=1000)(HISTORIES(lose_nothing)))

@@ -318,7 +318,7 @@ def said_by(file: Path) -> str | None:
     return None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Path, tmp_path: Path) -> None:
     """Only the padding between members may change: nothing reads it."""

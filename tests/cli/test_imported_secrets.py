@@ -116,7 +116,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["data", "my_key", "entrypoint", "environment"]), VALUES, max_size=3))
 def test_what_masking_changed_is_found_again(config: dict[str, Any]) -> None:
     masked = mask_secrets(config)

@@ -192,7 +192,7 @@ STRANGE: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_what_a_stranger_wrote_upsets_no_command(
     data: st.DataObject,

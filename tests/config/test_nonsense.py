@@ -105,13 +105,13 @@ def loads_or_tells(source: Any, **options: Any) -> None:
     assert load_experiment(result.original).config == result.config
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(CONFIGS)
 def test_a_configuration_of_nonsense(config: dict[str, Any]) -> None:
     loads_or_tells(config)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEARCHERS, st.dictionaries(st.text(max_size=3), LEAVES, max_size=2))
 def test_any_searcher_and_space(searcher: dict[str, Any], space: dict[str, Any]) -> None:
     loads_or_tells({"entrypoint": "a:B", "searcher": searcher, "hyperparameters": space})
@@ -122,7 +122,7 @@ GOOD = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([MINIMAL, RANDOM, GRID, HALVING, ADAPTIVE, PBT, TIMED_OPTUNA]), GOOD, st.randoms())
 def test_good_values_together(base: dict[str, Any], fields: list[Any], random: Random) -> None:
     config = base
@@ -131,14 +131,14 @@ def test_good_values_together(base: dict[str, Any], fields: list[Any], random: R
     loads_or_tells(config)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.one_of(VALUES, st.dictionaries(st.one_of(SINGLES, KEYS), VALUES)))
 def test_any_value(value: Any) -> None:
     if not isinstance(value, str):
         loads_or_tells(value)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.one_of(
         st.text(), st.text("ab:-[]{}&*!|>'\"#%@`,? \n\t0\\"), st.binary().map(lambda data: data.decode("latin-1"))
@@ -149,7 +149,7 @@ def test_any_text(text: str) -> None:
     loads_or_tells("entrypoint: a:B\nsearcher: {name: single, metric: x}\n", overrides=[text, f"name={text}"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(st.one_of(KEYS, st.sampled_from(["secrets", "api_key"])), VALUES, max_size=4))
 def test_yaml_that_we_write_reads_as_itself(data: dict[str, Any]) -> None:
     data, mistakes = copy_plain(data)
@@ -161,7 +161,7 @@ def test_yaml_that_we_write_reads_as_itself(data: dict[str, Any]) -> None:
     assert mask_secrets(parse_yaml("x", mask_yaml(text))) == masked
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text())
 def test_masking_any_text_fails_only_on_bad_yaml(text: str) -> None:
     try:

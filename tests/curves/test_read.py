@@ -50,7 +50,7 @@ def _same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(reports=_REPORTS, rows_per_page=st.integers(1, 30))
 def test_columns_are_the_reports(
     store: Store, reports: list[tuple[str, int, int, dict[str, Any]]], rows_per_page: int

@@ -83,7 +83,7 @@ def _assert_equal(cached: CurveReader, trial_id: int, axis: Axis) -> None:
         assert same.mean == pytest.approx(statistics.mean, nan_ok=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(history=_HISTORY, axis=st.sampled_from(AXES))
 def test_the_cache_is_never_stale(store: Store, tmp_path: Path, history: list[Any], axis: Axis) -> None:
     attempt = begin(store)

@@ -78,7 +78,7 @@ def test_a_damaged_file_holds_nothing(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["take", "release"]), st.integers(0, 3)), max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_no_slot_is_held_twice(steps: list[tuple[int, str, int]]) -> None:
     processes: list[SlotLocks] = [slot_locks() for _ in range(3)]
     owners: dict[str, int] = {}

@@ -462,7 +462,7 @@ def test_a_rank_that_never_uploads_and_shards_of_different_length(data_home: Pat
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), records=st.integers(0, 40))
 def test_any_sequence_of_attempts_deals_every_record_once(data: st.DataObject, records: int) -> None:
     """Other ranks and batch sizes in each attempt, interrupted anywhere: covered results are complete and unique."""

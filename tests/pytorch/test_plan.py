@@ -38,7 +38,7 @@ def due_by_asking(unit: Any, batches: int, epoch_length: int) -> bool:
     return bool(unit.should_stop(batches))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(
     units,
     st.none() | units,

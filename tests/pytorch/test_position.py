@@ -64,7 +64,7 @@ def loader(kind: str, records: int, size: int, shuffle: bool, drop_last: bool) -
 histories = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(0, 9)), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     records=st.integers(1, 23),
     shuffle=st.booleans(),

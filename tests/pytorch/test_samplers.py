@@ -241,7 +241,7 @@ runs = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(runs)
 def test_union_over_ranks_is_the_uninterrupted_stream(run: dict[str, Any]) -> None:
     loader = pytorch.DataLoader(
@@ -273,7 +273,7 @@ def test_union_over_ranks_is_the_uninterrupted_stream(run: dict[str, Any]) -> No
         assert sorted(record for batch in stream for record in batch) == list(range(run["records"]))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(runs)
 def test_without_repeat_shards_are_disjoint_and_complete(run: dict[str, Any]) -> None:
     ranks = run["ranks"]

@@ -117,7 +117,7 @@ states = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(states)
 def test_a_state_survives_exactly(value: Any) -> None:
     before = described(value)
@@ -133,7 +133,7 @@ def test_a_key_with_nan_is_found_again(key: Any) -> None:
     assert described(restored(stored(value), of_a_new_process)) == described(value)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(states)
 def test_registered_classes_do_as_well_as_those_of_a_template(value: Any) -> None:
     with torch.serialization.safe_globals(CLASSES):
@@ -464,7 +464,7 @@ def nodes(tree: Any) -> list[Any]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_changed_tree_is_decoded_or_refused_and_nothing_else(data: st.DataObject) -> None:
     tree = copy.deepcopy(_TREE)

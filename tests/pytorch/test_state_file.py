@@ -27,7 +27,7 @@ def written(path: Path, chunks: list[bytes]) -> str:
     return file.digest
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([0, 1, 7, 64, 4095, 4096, 4097, MEGABYTE, 8 * MEGABYTE, 9 * MEGABYTE + 5]), max_size=5))
 def test_what_was_written_is_there_with_its_hash(sizes: list[int]) -> None:
     chunks = [bytes([number % 251 + 1]) * size for number, size in enumerate(sizes)]

@@ -197,7 +197,7 @@ def test_many_metrics_and_long_names() -> None:
 # The file format
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

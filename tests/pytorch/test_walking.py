@@ -73,7 +73,7 @@ histories = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(kind=st.sampled_from(sorted(SAMPLERS)), drop_last=st.booleans(), history=histories)
 def test_any_history_keeps_the_order_of_records(
     kind: str, drop_last: bool, history: list[tuple[int, int, int, int]]

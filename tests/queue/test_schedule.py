@@ -39,7 +39,7 @@ def settled(demands: list[Demand], slots: int) -> list[Demand]:
 
 
 @given(situations())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_nothing_is_given_twice_and_only_whole_trials(situation: tuple[list[Demand], int]) -> None:
     demands, slots = situation
     result = grants(demands, slots)
@@ -55,7 +55,7 @@ def test_nothing_is_given_twice_and_only_whole_trials(situation: tuple[list[Dema
 
 
 @given(situations())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Demand], int]) -> None:
     demands, slots = situation
     result = grants(demands, slots)
@@ -70,7 +70,7 @@ def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Deman
 
 
 @given(situations())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_comes_to_rest_and_nobody_gains_while_one_before_them_waits(situation: tuple[list[Demand], int]) -> None:
     demands, slots = situation
     rested = settled(demands, slots)

@@ -19,7 +19,7 @@ from tests.searchers.methods import METHODS, config, copied, make, plain, throug
 QUICK = [name for name in METHODS if not name.startswith("optuna")]
 EXACT = [name for name in QUICK if name not in ("single", "random", "grid")]
 
-some = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+some = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Referee:

@@ -108,7 +108,7 @@ REPORTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), VALUES), min_
 STEPS = st.lists(st.integers(0, 6) | REPORTS, max_size=12)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, smaller_is_better=st.booleans())
 def test_whatever_happens_it_is_what_the_metrics_say(store: Store, steps: list[Any], smaller_is_better: bool) -> None:
     """A step is a new attempt from there on, or reports of attempts so many before the newest."""

@@ -317,7 +317,7 @@ def test_damaged_parquet_files(damage: str, tmp_path: Path, exported: Path, monk
 _VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["{}", "[]"])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_changed_in_a_file_the_store_stays_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, exported: Path, monkeypatch: pytest.MonkeyPatch

@@ -62,7 +62,7 @@ def test_the_lowest_rank_counts_in_any_order(reports: list[tuple[int, str, int, 
     assert found == expected
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(REPORTS, st.data())
 def test_stored_reports_do_not_depend_on_their_order(
     store: Store, reports: list[tuple[int, str, int, dict[str, int]]], data: st.DataObject

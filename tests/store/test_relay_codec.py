@@ -67,7 +67,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(codec.method_names()))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors])
 @given(data=st.data())
 def test_arguments_and_results_survive(name: str, data: st.DataObject) -> None:
     hints = codec.type_hints(name)

@@ -102,7 +102,7 @@ def everything(store: Store, lease: Lease) -> list[Any]:
     ]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories())
 def test_each_change_twice_is_each_change_once(store: Store, history: list[Callable[[list[int]], Change]]) -> None:
     once, twice = held_experiment(store), held_experiment(store)

@@ -41,7 +41,7 @@ class Model:
         return any(step > start for start in self.starts[attempt:])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history)
 def test_the_store_keeps_what_the_rule_says(transactions: list[list[tuple[Any, ...]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -79,7 +79,7 @@ def test_too_much_is_skipped_and_named(
     assert "big.bin" in caplog.text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(NAMES) | st.text("abkepy_", min_size=1, max_size=4), max_size=3),
     st.sampled_from(NAMES),

@@ -229,7 +229,7 @@ def test_code_without_a_file_gives_an_empty_snapshot_and_a_line(
 NAMES = st.sampled_from(["a.py", "b.txt", ".env", "x.key", "d", "e", "id_rsa", "data.bin"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     tree=st.dictionaries(
         st.lists(NAMES, min_size=1, max_size=3).map("/".join), st.sampled_from([b"t", b"\0", b"", b"x" * 300])

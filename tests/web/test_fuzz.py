@@ -101,7 +101,7 @@ _names = any_of.sampled_from(["text", "config", "slots"])
 _actions = any_of.sampled_from(["pause", "archive", "label", "note", "register", "extend", "fork", "continue"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @generated(body=_json)
 def test_odd_bodies(site: Site, body: Any) -> None:
     for path in ("/api/actions", "/api/actions/preview", "/api/export", "/login"):
@@ -109,7 +109,7 @@ def test_odd_bodies(site: Site, body: Any) -> None:
         check(site.ask("POST", path, headers, content=json.dumps(body).encode(errors="surrogatepass")))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @generated(
     action=_actions, ids=_json, options=any_of.dictionaries(any_of.sampled_from(["text", "config", "slots"]), _json)
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -83,10 +83,8 @@ class PlacementMachine(RuleBasedStateMachine):
 
 
 TestPlacement = PlacementMachine.TestCase
-TestPlacement.settings = settings(deadline=None)
 
 
-@settings(deadline=None)  # a busy machine takes its time
 @given(st.lists(st.sampled_from(NODES), min_size=1, max_size=12))
 def test_shares_hold_every_slot_once_and_the_chief_has_most(nodes: list[str]) -> None:
     gpus = [f"{index}" for index in range(len(nodes))]
@@ -98,7 +96,6 @@ def test_shares_hold_every_slot_once_and_the_chief_has_most(nodes: list[str]) ->
     assert [share.slots for share in shares] == sorted((share.slots for share in shares), reverse=True)
 
 
-@settings(deadline=None)  # a busy machine takes its time
 @given(st.lists(st.sampled_from(NODES), min_size=1, max_size=12))
 def test_shares_do_not_depend_on_the_order_of_bundles(nodes: list[str]) -> None:
     """Ranks are numbered by shares: a trial that resumes gets the same order of nodes."""

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.engines.base import Event, Exited, Job, Line, Part, WakeupRequested
@@ -45,7 +45,6 @@ events = st.one_of(
 )
 
 
-@settings(deadline=None)  # a busy machine takes its time
 @given(commands, st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.integers(1, 4))
 def test_jobs(command: Command, environment: dict[str, str], slots: int) -> None:
     part = Part(0, ("10.0.0.1", "10.0.0.2"), (slots, 1), 4711, ("0", "GPU-5"))
@@ -60,7 +59,6 @@ def test_jobs(command: Command, environment: dict[str, str], slots: int) -> None
     assert decode_job(json.loads(json.dumps(encode_job(job))), sent) == job
 
 
-@settings(deadline=None)  # a busy machine takes its time
 @given(events)
 def test_events(event: Event) -> None:
     assert decode_event(json.loads(json.dumps(encode_event(event)))) == event

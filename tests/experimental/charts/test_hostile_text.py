@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.experimental import Determined
@@ -76,7 +76,6 @@ def with_texts(data: ChartData, name: str, setting: str, value: str, metric: str
     )
 
 
-@settings(deadline=None)  # the first example imports what shows a chart
 @given(texts, texts, texts, texts, texts)
 def test_no_text_leaves_its_place(
     read: tuple[Session, ChartData], name: str, setting: str, value: str, metric: str, note: str
@@ -101,7 +100,6 @@ def test_no_text_leaves_its_place(
         assert shown == expected or len(shown) > 100
 
 
-@settings(deadline=None)  # the first example imports what shows a chart
 @given(texts, texts, texts, texts, texts)
 def test_tables_and_text_are_text(
     read: tuple[Session, ChartData], name: str, setting: str, value: str, metric: str, note: str
