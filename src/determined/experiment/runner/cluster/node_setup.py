@@ -20,7 +20,7 @@ from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.packing import unpack_code
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.runner.storage_check import storage_problem
+from determined.experiment.runner.cluster.storage_check import storage_problem
 
 # Longer than the retries of an object store that does not answer.
 _SECONDS_FOR_STORAGE = 120.0
@@ -101,7 +101,7 @@ class NodeSetup:
             variables = self._hook.variables(self._config, self._hook.work, variables)
         try:
             done = subprocess.run(
-                [interpreter.python, "-P", "-m", "determined.experiment.runner.storage_check"],
+                [interpreter.python, "-P", "-m", "determined.experiment.runner.cluster.storage_check"],
                 # Not as arguments, which other users of the machine can read.
                 input=json.dumps([self._data["storage"], self._data["storage_mark"]]),
                 env={**interpreter.environment(without_run_variables(self._environment)), **variables},
