@@ -10,7 +10,7 @@ from determined.config.secrets.fixed_secrets import unmask_fixed
 from determined.experiment.runner.fail_fast import TWICE
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Observed
-from determined.experiment.runner.trials.trial_values import Decided, Failures, RowValues, TrialSpec
+from determined.experiment.runner.trials.trial_values import Decided, Failures, RowValues, TrialSpec, final_decision
 from determined.searchers.base import Action, Create, Pause, Stop
 from determined.searchers.journal import action_from_plain
 from determined.store.experiment_records import JournalEntry, Trial
@@ -82,5 +82,5 @@ def _after(action: Action, decided: Decided) -> Decided:
     if isinstance(action, Create):
         return replace(decided, source_number=action.source)
     if isinstance(action, Stop):
-        return replace(decided, final="finish" if action.finished else "stop")
+        return replace(decided, final=final_decision(action))
     return replace(decided, suspended=isinstance(action, Pause))

@@ -169,7 +169,7 @@ class Experiments:
     def checkpoints(self, experiment_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of all trials of an experiment, newest first."""
         found = self._database.execute(
-            f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
+            f"{columns.SELECT_CHECKPOINTS} "
             "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = ? ORDER BY c.id DESC",
             [experiment_id],
         )
