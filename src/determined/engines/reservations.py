@@ -171,4 +171,5 @@ def _gpu_name(name: str, uuid: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

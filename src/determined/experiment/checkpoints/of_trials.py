@@ -138,6 +138,7 @@ class TrialCheckpoints:
 
 
 def _set_deleted(checkpoint_id: str, store: Store) -> None:
+    """Record that the files of a checkpoint are deleted."""
     store.set_checkpoint_deleted(checkpoint_id)
 
 

@@ -177,6 +177,7 @@ def announcement(environment: Path | str) -> str:
 
 
 def _is_enabled(config: StoredConfig) -> bool:
+    """Return whether the configuration allows startup hooks."""
     return config.startup_hook  # true in experiments of earlier versions, which lack this field
 
 
@@ -291,10 +292,12 @@ def _locked(path: Path, say: Say, stopped: Callable[[], bool]) -> Iterator[None]
 
 
 def _home(files: ExperimentFiles) -> Path:
+    """Return the directory of the hook's virtual environment, log and record."""
     return files.root / _HOME
 
 
 def _log(files: ExperimentFiles) -> Path:
+    """Return the file that contains the output of the hook."""
     return _home(files) / "output.log"
 
 

@@ -74,6 +74,7 @@ def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
 
 
 def _actions(entry: JournalEntry) -> list[Action]:
+    """Return the actions of the searcher in a journal entry."""
     return [action_from_plain(action) for action in entry.actions]
 
 

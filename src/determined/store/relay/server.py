@@ -127,6 +127,7 @@ class _Accepting:
         return found
 
     def _find(self, job: str) -> JobRights | None:
+        """Return the rights of a job; None if it is not the current job of a trial."""
         trial_id = self._current(job)
         if trial_id is None:
             return None

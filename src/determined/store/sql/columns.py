@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from determined.store.process import Process
@@ -71,3 +71,13 @@ def text(value: str) -> str:
     NUL characters, which PostgreSQL rejects, and lone surrogates, which cannot be encoded, are replaced by escapes.
     """
     return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def sql_list(words: Iterable[str]) -> str:
+    """Return words of this package, such as states, as an SQL list; as constants they need not be bound."""
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+def optional_text(value: str | None) -> str | None:
+    """Return text that every supported database can store, or None."""
+    return None if value is None else text(value)

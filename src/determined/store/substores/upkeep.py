@@ -247,6 +247,7 @@ class Upkeep:
         return labels
 
     def _set(self, experiment_id: int, column: str, value: str | int) -> None:
+        """Change a column of an experiment."""
         self._database.execute(f"UPDATE experiments SET {column} = ? WHERE id = ?", [value, experiment_id])
 
     def _experiment(self, experiment_id: int) -> Experiment:

@@ -86,6 +86,7 @@ class NodeSetup:
         return lines
 
     def _check_versions(self) -> None:
+        """Raise EngineError if Python, torch or this library differ from those on the runner's machine."""
         here, there = versions(), self._data["versions"]
         different = [f"{name} {here[name]} instead of {there[name]}" for name in here if here[name] != there[name]]
         if different:
@@ -120,5 +121,6 @@ class NodeSetup:
 
 
 def _refuse(problem: str | None) -> None:
+    """Raise EngineError with a problem, if there is one."""
     if problem is not None:
         raise EngineError(problem)
