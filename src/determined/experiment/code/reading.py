@@ -18,6 +18,7 @@ from determined.names import is_file_name, shown
 from determined.store.experiment_records import Experiment
 from determined.store.store import Store
 
+# Limits of what a reader is shown: more would take long to send, and to display in a browser.
 MOST_FILES = 5000
 MOST_TEXT_BYTES = 2**20
 _MOST_DIFF_LINES = 5000

@@ -137,6 +137,7 @@ class PostgresDatabase:
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
             connection.execute(f"SET search_path TO {_SCHEMA}")
             connection.execute(f"SET idle_in_transaction_session_timeout TO '{_LONGEST_PAUSE_IN_TRANSACTION}'")
+        # BaseException: a session of an interrupted program would stay open on the server.
         except BaseException:
             connection.close()
             raise

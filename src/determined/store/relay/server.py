@@ -87,7 +87,7 @@ class RelayServer:
 
 
 class _Accepting:
-    """Decodes requests and checks the rights of their jobs, whose currency is asked once for all of them."""
+    """Decodes a batch of requests and checks the rights of their jobs; each job is looked up once."""
 
     def __init__(self, store: Store, current: Callable[[str], int | None], rights: dict[int, JobRights]) -> None:
         self._store = store
