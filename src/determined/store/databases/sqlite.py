@@ -69,6 +69,7 @@ class SqliteDatabase:
             if read_only:
                 self._connection.execute("PRAGMA query_only = ON")
                 self._read_only = "it was opened for reading"
+        # BaseException: an interrupted program must not keep a lock on the file.
         except BaseException:
             self.close()
             raise
