@@ -67,7 +67,7 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
 @pytest.mark.parametrize("slots", [1, 2])
 def test_an_error_after_a_progress_bar_that_was_not_ended(engine: LocalEngine, slots: int) -> None:
     """The traceback begins in the line of the bar; an earlier traceback has the place of an error that was handled."""
-    alone = {"resources": {"slots_per_trial": slots}, "max_restarts": 0}
+    alone: dict[str, Any] = {"resources": {"slots_per_trial": slots}, "max_restarts": 0}
     found = run(engine, "hurt", config(["wrong_result"], **alone))
     (trial,) = found.trials
     with opened() as store:
