@@ -156,7 +156,7 @@ class TrialContext:
     def get_trial_seed(self) -> int:
         """Return the seed of random generators and of the order of the data."""
         if self._trial_seed is None:
-            raise InternalException("this context has no trial seed")
+            raise InternalException("this context has no trial seed: pytorch.init() creates contexts that have one")
         return self._trial_seed
 
     def get_hparams(self) -> dict[str, Any]:

@@ -232,9 +232,9 @@ def test_objects_of_other_programs(s3: CloudStorage) -> None:
 def test_half_an_upload_is_invisible_and_collected_a_day_later(s3: CloudStorage, server: S3Server) -> None:
     for name in ("old", "fresh"):
         s3._bucket.put(f"{name}/state", b"x")
-        s3._note(name)
+        s3._objects.note_begin(name)
     put(s3, "whole")
-    s3._note("whole")
+    s3._objects.note_begin("whole")
     for name in ("old", "whole"):
         note = server.bucket / ".unfinished" / name
         os.utime(note, (note.stat().st_atime, note.stat().st_mtime - 25 * 3600))

@@ -16,8 +16,8 @@ from determined.engines.command import Program
 from determined.engines.ray.versions import versions
 from determined.errors import EngineError, StartupHookError
 from determined.experiment.code.packing import pack_code, unpack_code
-from determined.experiment.runner.cluster import _delete_mark
-from determined.experiment.runner.node_setup import NodeSetup
+from determined.experiment.runner.cluster.engine import _delete_mark
+from determined.experiment.runner.cluster.node_setup import NodeSetup
 from tests.helpers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 
 

@@ -64,6 +64,20 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         assert [attempt.start_step for attempt in raised] == [0, 4]
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_an_error_after_a_progress_bar_that_was_not_ended(engine: LocalEngine, slots: int) -> None:
+    """The traceback begins in the line of the bar; an earlier traceback has the place of an error that was handled."""
+    alone: dict[str, Any] = {"resources": {"slots_per_trial": slots}, "max_restarts": 0}
+    found = run(engine, "hurt", config(["wrong_result"], **alone))
+    (trial,) = found.trials
+    with opened() as store:
+        lines = [line.text for line in store.logs(trial.id)]
+    begun = [line for line in lines if line.endswith("Traceback (most recent call last):")]
+    assert any("62%" in line for line in begun), lines
+    error = r"TypeError: train_batch\(\) must return a dict of metrics or a tensor, got str: 'no metrics'"
+    assert re.fullmatch(rf"{error} \(\S+/determined/pytorch/loop.py, line \d+\)", trial.reason or ""), trial.reason
+
+
 def test_the_log_of_a_trial_says_everything_once(engine: LocalEngine) -> None:
     """A line for each training report with its loss, for each validation and each checkpoint; no PIDs before them."""
     found = run(engine, "hurt", config(["none"], min_validation_period={"batches": 4}))

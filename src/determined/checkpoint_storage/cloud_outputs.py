@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from determined.checkpoint_storage import transfer
@@ -28,11 +28,8 @@ class CloudOutputs:
         self._staging = staging
         self._open_root = open_root
 
-    @contextlib.contextmanager
-    def staged(self) -> Iterator[Path]:
-        self._open_root()
-        with staged_upload(self._staging) as directory:
-            yield directory
+    def staged(self) -> AbstractContextManager[Path]:
+        return staged_upload(self._staging, self._open_root)
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         """Copy replaced objects aside, then upload the new ones; several are uploaded under a hidden prefix first."""

@@ -8,8 +8,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from determined.checkpoint_storage.base import (
     checked_id,
     parse_metadata,
 )
-from determined.checkpoint_storage.bucket import Bucket, Entry
+from determined.checkpoint_storage.bucket import Bucket
+from determined.checkpoint_storage.checkpoint_objects import UNFINISHED, CheckpointObjects, object_key
 from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
@@ -31,13 +31,8 @@ from determined.plural import counted
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
-# One marker object per upload or deletion in progress. Ids cannot begin with a dot, so this prefix cannot collide with
-# one. Without these markers, leftovers could only be found by listing the complete bucket.
-_UNFINISHED = ".unfinished"
 # Objects by which other machines recognize this storage, see `write_mark`.
 _MARKS = ".marks"
-# A younger upload may still be running in another process.
-_GIVEN_UP_AFTER = timedelta(days=1)
 
 
 class CloudStorage:
@@ -48,6 +43,7 @@ class CloudStorage:
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
+        self._objects = CheckpointObjects(bucket)
         self._root = paths.cloud_dir()
         self._staging = Staging(self._root)
         self._joined: set[str] = set()
@@ -73,7 +69,7 @@ class CloudStorage:
 
     def probe(self) -> None:
         """Store, read and delete a small object; then clean up after processes that were killed."""
-        key = f"{_UNFINISHED}/probe-{secrets.token_hex(8)}"
+        key = f"{UNFINISHED}/probe-{secrets.token_hex(8)}"
         content = secrets.token_bytes(16)
         self._bucket.put(key, content)
         try:
@@ -87,7 +83,7 @@ class CloudStorage:
             self._bucket.delete(key)
         self._open_root()
         if now is not None:
-            self._collect(now)
+            self._objects.collect(now)
 
     def write_mark(self, name: str) -> None:
         key = f"{_MARKS}/{checked_id(name)}"
@@ -123,7 +119,7 @@ class CloudStorage:
         if checkpoint_id not in self._joined:
             return  # the files are in the chief's directory
         staged = self.staged(checkpoint_id)
-        self._note(checkpoint_id)
+        self._objects.note_begin(checkpoint_id)
         self._upload(checkpoint_id, staged, files.resources(staged))
         self._remove_staging(checkpoint_id)
 
@@ -137,17 +133,17 @@ class CloudStorage:
             )
         # Checked before the upload: the metadata object alone makes a checkpoint visible, and would replace another
         # one.
-        if self._bucket.head(_key(checkpoint_id, METADATA_FILE)) is not None:
+        if self._bucket.head(object_key(checkpoint_id, METADATA_FILE)) is not None:
             raise InvalidCheckpointException(f"a checkpoint {checkpoint_id} exists already in {self._bucket.shown}")
         # Before the first object, so that a later process finds the objects of an upload that was killed.
-        self._note(checkpoint_id)
+        self._objects.note_begin(checkpoint_id)
         self._upload(checkpoint_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
-        stored = self._objects(checkpoint_id)  # includes what ranks on other machines contributed
+        stored = self._objects.sizes(checkpoint_id)  # includes what ranks on other machines contributed
         # Verified before the metadata makes the checkpoint visible.
         self._check_arrived(resources, stored)
-        self._bucket.put_file(_key(checkpoint_id, METADATA_FILE), staged / METADATA_FILE)
+        self._bucket.put_file(object_key(checkpoint_id, METADATA_FILE), staged / METADATA_FILE)
         # After the metadata: until then the upload counts as unfinished.
-        self._forget(checkpoint_id)
+        self._objects.note_end(checkpoint_id)
         self._remove_staging(checkpoint_id)
         return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
 
@@ -165,7 +161,7 @@ class CloudStorage:
         return object_names.to_resources(self._find(checkpoint_id))
 
     def metadata(self, checkpoint_id: str) -> dict[str, Any]:
-        content = self._bucket.get(_key(checked_id(checkpoint_id), METADATA_FILE))
+        content = self._bucket.get(object_key(checked_id(checkpoint_id), METADATA_FILE))
         if content is None:
             raise self._not_found(checkpoint_id)
         return parse_metadata(checkpoint_id, content)
@@ -208,20 +204,20 @@ class CloudStorage:
         self._find(checkpoint_id)
         for name, data in content.items():
             # Each object is replaced atomically by the server.
-            self._bucket.put(_key(checkpoint_id, name), data)
+            self._bucket.put(object_key(checkpoint_id, name), data)
         return self.resources(checkpoint_id)
 
     def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
         doomed = [name for name in self._find(checkpoint_id) if name != METADATA_FILE and unwanted(name)]
-        transfer.delete(self._bucket, [_key(checkpoint_id, name) for name in doomed])
+        transfer.delete(self._bucket, [object_key(checkpoint_id, name) for name in doomed])
         return self.resources(checkpoint_id)
 
     def delete(self, checkpoint_id: str) -> None:
         objects = self._find(checkpoint_id)
-        # A killed deletion is completed later by `_collect`.
-        self._note(checkpoint_id)
-        self._remove_objects(checkpoint_id, objects)
-        self._forget(checkpoint_id)
+        # A killed deletion is completed later by `CheckpointObjects.collect`.
+        self._objects.note_begin(checkpoint_id)
+        self._objects.remove(checkpoint_id, objects)
+        self._objects.note_end(checkpoint_id)
 
     def _upload(self, checkpoint_id: str, staged: Path, resources: Resources) -> None:
         """Upload files and markers of empty directories; remember the names for `_revert_upload`."""
@@ -230,7 +226,7 @@ class CloudStorage:
         names = object_names.to_store(resources)
         for name in names:
             object_names.check(name, f"checkpoint {checkpoint_id}")
-            key = _key(checkpoint_id, object_names.object_name(name))
+            key = object_key(checkpoint_id, object_names.object_name(name))
             if name.endswith("/"):
                 empty_directories.append(key)
             else:
@@ -262,7 +258,7 @@ class CloudStorage:
                 path.mkdir(parents=True, exist_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                downloads.append(transfer.Download(_key(checkpoint_id, name), size, path))
+                downloads.append(transfer.Download(object_key(checkpoint_id, name), size, path))
         transfer.download(self._bucket, downloads)
 
     def _find(self, checkpoint_id: str) -> dict[str, int]:
@@ -270,36 +266,14 @@ class CloudStorage:
 
         Raise CheckpointNotFound if it is not visible.
         """
-        objects = self._objects(checked_id(checkpoint_id))
+        objects = self._objects.sizes(checked_id(checkpoint_id))
         if METADATA_FILE not in objects:
             raise self._not_found(checkpoint_id, len(objects))
         return objects
 
-    def _objects(self, checkpoint_id: str) -> dict[str, int]:
-        """Return the sizes of the objects of a checkpoint, by name."""
-        return {
-            entry.key.removeprefix(f"{checkpoint_id}/"): entry.size for entry in self._bucket.entries(checkpoint_id)
-        }
-
     def _not_found(self, checkpoint_id: str, leftovers: int = 0) -> CheckpointNotFound:
         why = f" ({counted(leftovers, 'file')} of an unfinished upload or deletion)" if leftovers else ""
         return CheckpointNotFound(f"no checkpoint {checkpoint_id} in {self._bucket.shown}{why}")
-
-    def _note(self, checkpoint_id: str) -> None:
-        """Store a marker that an upload or deletion of this checkpoint is in progress."""
-        self._bucket.put(f"{_UNFINISHED}/{checkpoint_id}", b"")
-
-    def _forget(self, checkpoint_id: str) -> None:
-        """Delete the marker that an upload or deletion of this checkpoint is in progress; a failure is only logged."""
-        try:
-            self._bucket.delete(f"{_UNFINISHED}/{checkpoint_id}")
-        # A marker that stays is harmless: the metadata exists, so `_collect` deletes only the marker.
-        except OSError as error:
-            logger.warning(
-                "the marker of the finished transfer of checkpoint %s could not be deleted yet: %s",
-                checkpoint_id,
-                error,
-            )
 
     def _remove_staging(self, checkpoint_id: str) -> None:
         """Delete the staging directory and forget the upload."""
@@ -308,11 +282,11 @@ class CloudStorage:
         self._begun.pop(checkpoint_id, None)
 
     def _revert_upload(self, checkpoint_id: str) -> None:
-        """Delete the objects of a failed upload; if that fails, `_collect` does it later."""
+        """Delete the objects of a failed upload; if that fails, `CheckpointObjects.collect` does it later."""
         try:
             # The names are remembered because a server may not yet list objects that it has just stored.
             begun = self._begun.get(checkpoint_id, ())
-            self._remove_objects(checkpoint_id, {*begun, *self._objects(checkpoint_id)})
+            self._objects.remove(checkpoint_id, {*begun, *self._objects.sizes(checkpoint_id)})
         except OSError as error:
             logger.warning(
                 "the partial upload of checkpoint %s could not be deleted; this is retried after a day: %s",
@@ -320,32 +294,9 @@ class CloudStorage:
                 error,
             )
         else:
-            self._forget(checkpoint_id)
-
-    def _remove_objects(self, checkpoint_id: str, objects: Iterable[str]) -> None:
-        """Delete objects, metadata first, so that an interrupted deletion leaves no checkpoint that looks complete."""
-        self._bucket.delete(_key(checkpoint_id, METADATA_FILE))
-        transfer.delete(self._bucket, [_key(checkpoint_id, name) for name in objects])
-
-    def _collect(self, now: Entry) -> None:
-        """Delete what killed processes left unfinished a day ago. Only times of the server are compared."""
-        # One request lists all markers, however many checkpoints the bucket has.
-        for note in self._bucket.entries(_UNFINISHED):
-            if now.modified - note.modified < _GIVEN_UP_AFTER:
-                continue
-            checkpoint_id = note.key.removeprefix(f"{_UNFINISHED}/")
-            objects = self._objects(checked_id(checkpoint_id))
-            # With metadata the upload was finished, and only its marker was not deleted.
-            if METADATA_FILE not in objects:
-                logger.info("removing an unfinished checkpoint: %s in %s", checkpoint_id, self._bucket.shown)
-                self._remove_objects(checkpoint_id, objects)
-            self._forget(checkpoint_id)
+            self._objects.note_end(checkpoint_id)
 
     def _open_root(self) -> None:
         """Create the local directory, and delete what killed processes left in it on this machine."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._staging.collect()
-
-
-def _key(checkpoint_id: str, name: str) -> str:
-    return f"{checkpoint_id}/{name}"

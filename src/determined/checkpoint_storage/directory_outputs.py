@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from determined.checkpoint_storage import files
@@ -37,11 +37,8 @@ class DirectoryOutputs:
         self._staging = staging
         self._open_root = open_root
 
-    @contextlib.contextmanager
-    def staged(self) -> Iterator[Path]:
-        self._open_root()
-        with staged_upload(self._staging) as directory:
-            yield directory
+    def staged(self) -> AbstractContextManager[Path]:
+        return staged_upload(self._staging, self._open_root)
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         """Keep replaced files under a second name, then rename the new ones into place."""
@@ -81,13 +78,13 @@ class DirectoryOutputs:
 
     def delete_replaced(self, output: str, key: str) -> None:
         aside = self._replaced(output, key)
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             shutil.rmtree(aside)
-        with contextlib.suppress(OSError):  # other uploads still need it, or it does not exist
+        with suppress(OSError):  # other uploads still need it, or it does not exist
             aside.parent.rmdir()
 
     def delete_all_replaced(self, output: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             shutil.rmtree(self._root / f"{_REPLACED}{output_id(output)}")
 
     def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
@@ -116,7 +113,7 @@ class DirectoryOutputs:
         # One rename hides each directory, so an interrupted deletion leaves nothing that looks complete.
         for path in (self._directory(output), self._root / f"{_REPLACED}{output_id(output)}"):
             hidden = self._root / f".deleted-{output}-{secrets.token_hex(4)}"
-            with contextlib.suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):
                 os.rename(path, hidden)
                 sync(self._root)
                 shutil.rmtree(hidden)

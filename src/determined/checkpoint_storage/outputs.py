@@ -14,7 +14,7 @@ import re
 import secrets
 import stat
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -74,8 +74,9 @@ class OutputStorage(Protocol):
 
 
 @contextlib.contextmanager
-def staged_upload(staging: Staging) -> Iterator[Path]:
-    """Yield a new hidden directory for one upload; see `OutputStorage.staged`."""
+def staged_upload(staging: Staging, open_root: Callable[[], None]) -> Iterator[Path]:
+    """Yield a new hidden directory for one upload; see `OutputStorage.staged`. `open_root` opens the storage first."""
+    open_root()
     name = f"upload.{secrets.token_hex(8)}"
     try:
         yield staging.create(name)

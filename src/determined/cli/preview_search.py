@@ -11,6 +11,7 @@ from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible_lines
 from determined.cli.display.table import Column, Row, number, table
+from determined.cli.experiment.new.overrides import with_overrides
 from determined.cli.selection.arguments import Count
 
 if TYPE_CHECKING:
@@ -24,13 +25,7 @@ _BRACKETS = [Column("Bracket"), Column("Trials"), Column("At Once"), Column("Run
 
 @click.command("preview-search", cls=Command, action="preview the search")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
-@click.option(
-    "--config",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a setting of the configuration (repeatable).",
-)
+@with_overrides
 @click.option("--slots", type=Count(min=1), help="Number of slots (default: all).")
 @with_json
 def preview_search(config_file: Path, overrides: tuple[str, ...], slots: int | None, form: Form) -> None:

@@ -114,7 +114,7 @@ def report_lost_output(error: OSError) -> None:
 
 @contextlib.contextmanager
 def continuing_without_output(trouble: type[OSError] = OSError) -> Iterator[None]:
-    """Continue if the output inside the block cannot be printed: the store contains everything.
+    """Ignore errors of printing inside the block: the store contains everything.
 
     If the reader has closed the pipe, as `head` does, nothing else happens. If the output is full or closed, the exit
     code will be 1.

@@ -21,7 +21,10 @@ _MOST_BYTES = 1 << 16
 
 
 class GrantedEngine:
-    """A local engine that has no slots until some are granted. Used by one thread."""
+    """A local engine that has no slots until some are granted. Used by one thread.
+
+    `Engine` in `base.py` documents the methods that all engines have.
+    """
 
     def __init__(self, slots: int, connection: socket.socket) -> None:
         self._connection = connection

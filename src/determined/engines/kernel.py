@@ -26,6 +26,7 @@ def signal_when_parent_ends(number: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
+    """Set a process option of Linux; do nothing on other systems."""
     if _LIBC is not None:
         _LIBC.prctl(option, value, 0, 0, 0)
 

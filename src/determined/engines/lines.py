@@ -75,6 +75,7 @@ class Splitter:
         return self._events(self._lines.flush(), written)
 
     def _events(self, lines: list[SplitLine], written: float) -> list[Line]:
+        """Return line events for these lines."""
         return [self._line(text, finished, written) for text, finished in lines]
 
     def _line(self, raw: bytes, finished: bool, written: float) -> Line:

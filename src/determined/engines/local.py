@@ -48,7 +48,10 @@ class _Running:
 
 
 class LocalEngine:
-    """Starts each job as a fork of the warm process and reads its output. Used by one thread."""
+    """Starts each job as a fork of the warm process and reads its output. Used by one thread.
+
+    `Engine` in `base.py` documents the methods that all engines have.
+    """
 
     def __init__(self, slots: int | Slots | None = None, environment: Mapping[str, str] = os.environ) -> None:
         # Read at each use: programs change their environment, and jobs see it as it is when they start.

@@ -168,5 +168,6 @@ def _own_group() -> str:
 
 
 def _content(path: str) -> bytes:
+    """Return the content of a file of /proc or a control group, read at once."""
     with open(path, "rb", buffering=0) as file:
         return file.read()

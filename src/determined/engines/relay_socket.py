@@ -125,6 +125,7 @@ class RelaySocket:
             self._selector.modify(connection.socket, events, connection)
 
     def _close(self, connection: _Connection) -> None:
+        """Close the connection of a worker."""
         del self._connections[connection.number]
         self._selector.unregister(connection.socket)
         connection.socket.close()

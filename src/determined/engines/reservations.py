@@ -6,7 +6,6 @@ releases the lock when that process ends, so no crash can leave a slot locked.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from determined import paths
 from determined.engines.slots import Slots, find_gpus
+from determined.file_locks import try_lock
 
 # The file whose lock decides who may lock free slots.
 _TURN = "turn"
@@ -53,7 +53,7 @@ class SlotLocks:
         """Lock a slot for an experiment unless another process holds it; return whether this process holds it now."""
         file, before = self._held.get(name, (None, None))
         if file is None:
-            file = self._locked(name)
+            file = try_lock(self._directory / name)
             if file is None:
                 return False
         # Written in place: replacing the file would leave this process with a lock on the old one.
@@ -86,7 +86,7 @@ class SlotLocks:
         a part of what both need and wait forever, and a queue that is never empty could starve the others.
         """
         if self._turn is None:
-            self._turn = self._locked(_TURN)
+            self._turn = try_lock(self._directory / _TURN)
         return self._turn is not None
 
     def end_turn(self) -> None:
@@ -98,21 +98,6 @@ class SlotLocks:
     def close(self) -> None:
         self.end_turn()
         self.release(list(self._held))
-
-    def _locked(self, name: str) -> int | None:
-        """Open and lock a file of the directory; return its descriptor, or None if another process holds the lock."""
-        # O_CLOEXEC: a child that inherited the descriptor would keep the lock after this process has ended.
-        file = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            # Not blocking: the engine polls, because it has to serve running jobs meanwhile.
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            return None
-        except OSError:
-            os.close(file)
-            raise
-        return file
 
 
 def slot_locks() -> SlotLocks:
@@ -186,4 +171,5 @@ def _gpu_name(name: str, uuid: str) -> str:
 
 
 def _list(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -7,7 +7,7 @@ import time
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
-from determined.store.experiment_records import Experiment, Lease
+from determined.store.experiment_records import Experiment, Lease, Trial
 from determined.store.process import is_abandoned, this_process
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 from determined.store.store import Store
@@ -47,22 +47,28 @@ def request(store: Store, experiment_id: int, kind: StopRequest) -> str:
 def kill_trial(store: Store, trial_id: int) -> str:
     """Kill a trial, and return a sentence about what was done. The search continues without it."""
     trial = store.experiments.trial(trial_id)
-    experiment = store.experiments.get(trial.experiment_id)
     if trial.state in TRIAL_ENDED:
         raise InvalidExperimentException(f"trial {trial_id} has already ended ({trial.state})")
+    return kill_live_trial(store, trial)
+
+
+def kill_live_trial(store: Store, trial: Trial) -> str:
+    """Kill a trial that has not ended, and return a sentence about what was done."""
+    experiment = store.experiments.get(trial.experiment_id)
     # A paused trial has no processes that could read a request.
-    if trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial_id):
-        return f"Trial {trial_id} was not running; it is now canceled."
+    if trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial.id):
+        return f"Trial {trial.id} was not running; it is now canceled."
+    # A standalone trial has no runner: its own process reads the request.
     if experiment.is_standalone:
-        store.add_request(trial_id, "kill")
-        return f"Killing trial {trial_id}."
-    store.experiments.request(experiment.id, "kill", trial_id)
+        store.add_request(trial.id, "kill")
+        return f"Killing trial {trial.id}."
+    store.experiments.request(experiment.id, "kill", trial.id)
     if experiment.state == "PAUSED" or is_abandoned(experiment):
         return (
-            f"Trial {trial_id}: no process is running experiment {experiment.id}; "
+            f"Trial {trial.id}: no process is running experiment {experiment.id}; "
             "the trial ends when the experiment is activated"
         )
-    return f"Killing trial {trial_id}; the runner of experiment {experiment.id} does it within a second."
+    return f"Killing trial {trial.id}; the runner of experiment {experiment.id} does it within a second."
 
 
 def _request_standalone(store: Store, experiment_id: int, kind: StopRequest) -> str:

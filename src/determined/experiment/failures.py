@@ -18,7 +18,7 @@ from determined.store.store import Store
 
 FAILED = ("ERROR", "INVALID_HP")
 
-_LAST_LINES = 20
+_LAST_LINES = 20  # enough for the traceback of most errors
 # The end of a reason that the runner found in a traceback, perhaps with a remark about retries after it.
 _PLACE = re.compile(r" \((?P<file>[^()]+), line (?P<line>\d+)\)(?P<remark>; not retried: .*)?$", re.DOTALL)
 # Values that differ between trials with the same error: addresses, numbers. Digits of names (conv1) stay.

@@ -102,4 +102,5 @@ class ExperimentFiles:
         return [json.loads(path.read_text()) for path in sorted(self.root.glob("config*.json"))]
 
     def _config(self, continuation: int | None) -> Path:
+        """Return the file of the first configuration, or of the one with which the experiment was continued."""
         return self.root / ("config.json" if continuation is None else f"config-{continuation}.json")

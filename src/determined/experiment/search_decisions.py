@@ -268,6 +268,7 @@ class _Wording:
         return value if time is None else f"{self._when(time)}: {value}"
 
     def _when(self, time: float) -> str:
+        """Return a time with its unit."""
         return f"{self._unit} {time:g}"
 
 

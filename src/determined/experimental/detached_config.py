@@ -7,15 +7,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Config:
-    """The description of a run, with the fields of an experiment configuration; every field is optional.
-
-    Args:
-        external_experiment_id, external_trial_id: names that the program chooses. A trial that is known under both
-            continues from its latest checkpoint; an experiment that is known gets one more trial.
-        workspace, project: stored in the configuration; there are no workspaces and projects.
-        notes: longer text about a new experiment, as `Experiment.set_notes` writes it.
-    """
+class _Description:
+    """The fields that describe a run."""
 
     name: str | None = None
     hparams: dict[str, Any] | None = None
@@ -26,12 +19,28 @@ class Config:
     project: str | None = None
     checkpoint_storage: str | dict[str, Any] | None = None
     searcher: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+
+
+@dataclass(frozen=True)
+class Config(_Description):
+    """The description of a run, with the fields of an experiment configuration; every field is optional.
+
+    Args:
+        external_experiment_id, external_trial_id: names that the program chooses. A trial that is known under both
+            continues from its latest checkpoint; an experiment that is known gets one more trial.
+        workspace, project: stored in the configuration; there are no workspaces and projects.
+        notes: longer text about a new experiment, as `Experiment.set_notes` writes it.
+    """
+
     external_experiment_id: str | None = None
     external_trial_id: str | None = None
     notes: str | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        super().__post_init__()
         for name in ("external_experiment_id", "external_trial_id"):
             if getattr(self, name) == "":
                 raise ValueError(f"Config.{name} must not be empty")
@@ -43,21 +52,8 @@ class Config:
 
 
 @dataclass(frozen=True)
-class DefaultConfig:
+class DefaultConfig(_Description):
     """The default values of a run, in the form of release 0.25; use `Config`."""
-
-    name: str | None = None
-    hparams: dict[str, Any] | None = None
-    data: dict[str, Any] | None = None
-    description: str | None = None
-    labels: list[str] | None = None
-    workspace: str | None = None
-    project: str | None = None
-    checkpoint_storage: str | dict[str, Any] | None = None
-    searcher: dict[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        _check_types(self)
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ def experiment_config(config: Config) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _check_types(config: Config | DefaultConfig | UnmanagedConfig) -> None:
+def _check_types(config: _Description | UnmanagedConfig) -> None:
     """Raise TypeError for fields of the wrong type."""
     owner = type(config).__name__
     for name, kind, wanted in _KINDS:

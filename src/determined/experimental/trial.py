@@ -18,6 +18,7 @@ from determined.experimental.results import checkpoint_lists, frames
 from determined.experimental.results.html_tables import Cells, table_of_one
 from determined.experimental.session import Session, utc_datetime
 from determined.store.records import LogFilter
+from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.experimental.experiment import Experiment
@@ -294,19 +295,13 @@ class Trial:
 
         A runner reacts within a second. If the experiment is not running, the next runner does it first.
         """
+        from determined.experiment.control import kill_live_trial
 
         def request_kill(store: Store) -> None:
             trial = store.experiments.trial(self.id)
-            # A paused trial has no processes that could read a request.
-            if trial.state == "PAUSED" and store.experiments.cancel_paused(trial.experiment_id, trial.id):
-                return
-            if trial.ended is not None:
-                return
-            # A standalone trial has no runner: its own process reads the request.
-            if store.experiments.get(trial.experiment_id).is_standalone:
-                store.add_request(trial.id, "kill")
-            else:
-                store.experiments.request(trial.experiment_id, "kill", trial.id)
+            # Not an error: clean-up code of programs kills without asking for the state.
+            if trial.state not in TRIAL_ENDED:
+                kill_live_trial(store, trial)
 
         self._session.write(request_kill)
 

@@ -58,7 +58,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         position = arguments.index("--")
         options, rest = arguments[:position], arguments[position + 1 :]
     if not rest:
-        raise UsageError("no script and no --trial was given")
+        raise UsageError("name a script, or a trial class with --trial")
     if rest[0] == "--trial":
         if len(rest) < 2:
             raise UsageError("--trial needs a class, for example --trial model_def:MyTrial")

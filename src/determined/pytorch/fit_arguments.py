@@ -79,7 +79,7 @@ def checked_period(name: str, period: Any) -> TrainUnit | None:
     whole = isinstance(value, int) or (isinstance(value, Container) and not isinstance(value, (str, bytes)))
     if not isinstance(period, (Batch, Epoch)) or not whole:
         raise TypeError(
-            f"fit: {name} is None, or a Batch or an Epoch of a whole number or a container of them, got {period!r}"
+            f"fit: {name} must be None, or a Batch or an Epoch with a whole number or a list of them, got {period!r}"
         )
     return period
 

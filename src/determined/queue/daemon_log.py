@@ -9,7 +9,7 @@ from determined.plural import counted
 
 # No other program rotates this log, so it limits itself and keeps its last lines.
 _MOST_BYTES = 1 << 20
-_KEPT_BYTES = 1 << 16
+_KEPT_BYTES = 1 << 16  # much less than the limit, so that the file is rewritten rarely
 
 
 class DaemonLog:

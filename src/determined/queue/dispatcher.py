@@ -347,6 +347,7 @@ class Dispatcher:
         runner.ask_to_pause()
 
     def _stop_listening(self, runner: QueueRunner) -> None:
+        """Stop waiting for messages of a runner."""
         # Twice unregistered would raise: both a closed connection and an exit lead here.
         if runner.connection in self._selector.get_map():
             self._selector.unregister(runner.connection)

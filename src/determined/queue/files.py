@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from determined import paths
+from determined.file_locks import try_lock
 from determined.queue.database_identity import database_of
 from determined.store.databases import location as places
 
@@ -64,7 +65,9 @@ def daemon_start_lock(files: QueueFiles) -> Iterator[None]:
     A process that added an experiment looks for a daemon under this lock, and the daemon checks the queue for the last
     time and ends under it. Otherwise an experiment added between that check and the end would not be run.
     """
-    descriptor = _opened(files.start_lock)
+    paths.made_private(paths.queue_dir())
+    # O_CLOEXEC: a daemon that inherited the descriptor would keep the lock.
+    descriptor = os.open(files.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -78,21 +81,8 @@ def take_daemon_lock(files: QueueFiles) -> int | None:
     A process that inherits the file descriptor holds the lock as well. Call this inside `daemon_start_lock`: a short
     probe of the lock could otherwise make another process believe that there is a daemon.
     """
-    descriptor = _opened(files.lock)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    # BaseException: an interrupted command must not keep the descriptor, and with it the lock.
-    except BaseException:
-        os.close(descriptor)
-        raise
-    files.status.unlink(missing_ok=True)  # left by a daemon that was killed
-    return descriptor
-
-
-def _opened(path: Path) -> int:
-    """Open or create a lock file and return its descriptor, which child processes do not inherit."""
     paths.made_private(paths.queue_dir())
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = try_lock(files.lock)
+    if descriptor is not None:
+        files.status.unlink(missing_ok=True)  # left by a daemon that was killed
+    return descriptor

@@ -28,7 +28,7 @@ from determined.store.store import Store
 from determined.store.substores.queue import DEFAULT_PRIORITY, Entry, NewEntry
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
-_SECONDS_TO_RELEASE_LEASE = 10.0
+_SECONDS_TO_RELEASE_LEASE = 10.0  # a runner writes its last rows before it releases the lease
 # A user waits for the answer; a runner gives it within a second.
 _SECONDS_BETWEEN_POLLS = 0.1
 

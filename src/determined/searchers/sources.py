@@ -58,40 +58,40 @@ def with_identity(hparams: dict[str, Any], stream: RandomStream) -> Draw:
     return Draw(hparams, stream.uuid(), stream.integer(_LARGEST_SEED))
 
 
-class RandomSource:
+class _StreamSource:
+    """The part of a source whose only state is a stream of random numbers: it learns nothing from results."""
+
+    def __init__(self, seed: int) -> None:
+        self._stream = RandomStream(seed)
+
+    def learn(self, number: int, outcome: Outcome) -> None:
+        pass
+
+    def state(self) -> dict[str, Any]:
+        return {"stream": self._stream.state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._stream.restore(state["stream"])
+
+
+class RandomSource(_StreamSource):
     """A source that samples every trial at random from the space."""
 
     def __init__(self, space: dict[str, Any], seed: int) -> None:
-        self._space, self._stream = space, RandomStream(seed)
+        super().__init__(seed)
+        self._space = space
 
     def draw(self, number: int) -> Draw:
         return with_identity(sample_hyperparameters(self._space, self._stream), self._stream)
 
-    def learn(self, number: int, outcome: Outcome) -> None:
-        pass
 
-    def state(self) -> dict[str, Any]:
-        return {"stream": self._stream.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._stream.restore(state["stream"])
-
-
-class GridSource:
+class GridSource(_StreamSource):
     """A source that returns the points of a grid in order."""
 
     def __init__(self, grid: Grid, seed: int) -> None:
-        self._grid, self._stream = grid, RandomStream(seed)
+        super().__init__(seed)
+        self._grid = grid
 
     def draw(self, number: int) -> Draw:
         # By number and not by a counter, so that a restored source needs no position.
         return with_identity(self._grid[number], self._stream)
-
-    def learn(self, number: int, outcome: Outcome) -> None:
-        pass
-
-    def state(self) -> dict[str, Any]:
-        return {"stream": self._stream.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._stream.restore(state["stream"])

@@ -64,4 +64,5 @@ class LogReader:
         return self._wanted(lines)
 
     def _wanted(self, lines: list[Log]) -> list[Log]:
+        """Return the lines without the present states of progress bars, if only finished lines are wanted."""
         return [line for line in lines if line.finished] if self._finished_only else lines

@@ -236,8 +236,7 @@ class Store:
     def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of a trial, newest first."""
         found = self._database.execute(
-            f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
-            "WHERE c.trial_id = ? ORDER BY c.id DESC",
+            f"{columns.SELECT_CHECKPOINTS} WHERE c.trial_id = ? ORDER BY c.id DESC",
             [trial_id],
         )
         return [columns.checkpoint(row) for row in found]

@@ -54,7 +54,7 @@ def take_snapshot(root: CodeRoot | None, target: Path, leave_out: list[Path], *,
     draft.mkdir(0o700 if private else 0o755)
     try:
         if root is None:
-            logger.info("no code snapshot: this program has no file of its own")
+            logger.info("no code snapshot is taken: the program is not a file, as in an interactive session")
         else:
             _Snapshot(root, draft, leave_out, private).take()
         draft.rename(target)

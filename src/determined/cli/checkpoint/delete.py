@@ -9,20 +9,13 @@ from determined.cli.display.json_rows import checkpoint_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.selection.arguments import complete_checkpoints, uuids
+from determined.cli.selection.arguments import with_checkpoints
 from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 
 @click.command(cls=Command, action="delete {checkpoints:checkpoint}")
-@click.argument(
-    "checkpoints",
-    metavar="UUIDS...",
-    nargs=-1,
-    required=True,
-    callback=uuids,
-    shell_complete=complete_checkpoints,
-)
+@with_checkpoints
 @with_yes
 @with_json
 def delete(checkpoints: list[str], yes: bool, form: Form) -> None:

@@ -13,6 +13,7 @@ from determined.cli.display.output import Form, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
+from determined.cli.experiment.new.overrides import with_config_file, with_overrides
 from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_sharing
 from determined.cli.selection.arguments import ID, complete_experiments_that
 from determined.cli.store_access import opened_store
@@ -23,14 +24,8 @@ if TYPE_CHECKING:
 
 @click.command("continue", cls=Command, action="continue {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments_that("can be continued"))
-@click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
-@click.option(
-    "--config",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a setting of the configuration (repeatable).",
-)
+@with_config_file
+@with_overrides
 @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
 @click.option(
     "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the log of the first trial."

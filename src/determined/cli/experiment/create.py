@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from determined.cli.command import Command, explain_unused
+from determined.cli.experiment.new.overrides import with_overrides
 from determined.cli.experiment.new.start import (
     Code,
     StartOptions,
@@ -26,13 +27,7 @@ from determined.cli.experiment.new.start import (
     multiple=True,
     help="Additional file or directory to copy (repeatable).",
 )
-@click.option(
-    "--config",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a setting of the configuration (repeatable).",
-)
+@with_overrides
 @with_start_options
 @click.option("--local", is_flag=True, help="Accepted for old command lines: experiments always run on this machine.")
 @click.option("--template", metavar="NAME", help="Accepted for old command lines: there are no templates.")

@@ -8,6 +8,7 @@ import click
 
 from determined.cli.command import Command
 from determined.cli.display.safe_text import visible
+from determined.cli.experiment.new.overrides import with_config_file, with_overrides
 from determined.cli.experiment.new.start import Code, StartOptions, start_experiment, with_start_options
 from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
@@ -15,14 +16,8 @@ from determined.cli.store_access import opened_store
 
 @click.command(cls=Command, action="fork {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
-@click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
-@click.option(
-    "--config",
-    "overrides",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="Change a setting of the configuration (repeatable).",
-)
+@with_config_file
+@with_overrides
 @click.option("--name", help="Name of the new experiment.")
 @click.option("--from-checkpoint", "source", metavar="best|latest|UUID", help="Start from the weights of a checkpoint.")
 @with_start_options

@@ -63,7 +63,7 @@ class Ids(NamedTuple):
         return str(self.first) if self.last is None else f"{self.first}-{self.last}"
 
 
-def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
+def _uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
     """Return the distinct checkpoint ids of one or several arguments, separated by commas."""
     given = (value,) if isinstance(value, str) else value
     found = list(dict.fromkeys(part.strip() for argument in given for part in argument.split(",")))
@@ -164,6 +164,17 @@ def complete_checkpoints(context: click.Context, parameter: click.Parameter, inc
     from determined.cli.selection.completion_items import checkpoint_uuids
 
     return checkpoint_uuids(context, parameter, incomplete)
+
+
+with_checkpoints = click.argument(
+    "checkpoints",
+    metavar="UUIDS...",
+    nargs=-1,
+    required=True,
+    callback=_uuids,
+    shell_complete=complete_checkpoints,
+)
+"""Add one or several checkpoint ids to a command, as the argument `checkpoints`."""
 
 
 def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

@@ -122,26 +122,24 @@ def _trial_container(config: Config) -> Iterator[Problem]:
 
 def _policy_names(config: Config) -> Iterator[Problem]:
     """Reject duplicate names of log policies."""
-    policies = config.get("log_policies")
-    seen: set[str] = set()
-    for index, policy in enumerate(policies if isinstance(policies, list) else []):
-        name = policy.get("name") if isinstance(policy, dict) else None
-        if isinstance(name, str) and name in seen:
-            yield f"log_policies.{index}.name", f"{got((), name)} is the name of an earlier policy", ""
-        elif isinstance(name, str):
-            seen.add(name)
+    return _duplicates(config, "log_policies", "name", "is the name of an earlier policy")
 
 
 def _mount_points(config: Config) -> Iterator[Problem]:
     """Reject duplicate mount points."""
-    mounts = config.get("bind_mounts")
+    return _duplicates(config, "bind_mounts", "container_path", "is taken by an earlier mount")
+
+
+def _duplicates(config: Config, block: str, field: str, message: str) -> Iterator[Problem]:
+    """Reject entries of a list that have the same text in a field as an earlier entry."""
+    entries = config.get(block)
     seen: set[str] = set()
-    for index, mount in enumerate(mounts if isinstance(mounts, list) else []):
-        place = mount.get("container_path") if isinstance(mount, dict) else None
-        if isinstance(place, str) and place in seen:
-            yield f"bind_mounts.{index}.container_path", f"{got((), place)} is taken by an earlier mount", ""
-        elif isinstance(place, str):
-            seen.add(place)
+    for index, entry in enumerate(entries if isinstance(entries, list) else []):
+        value = entry.get(field) if isinstance(entry, dict) else None
+        if isinstance(value, str) and value in seen:
+            yield f"{block}.{index}.{field}", f"{got((), value)} {message}", ""
+        elif isinstance(value, str):
+            seen.add(value)
 
 
 def _block(config: Config, name: str) -> Config:

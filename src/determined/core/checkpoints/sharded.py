@@ -60,6 +60,7 @@ class ShardedSaver:
                 failure = error
             # Called on every rank, whether or not its block failed: the others wait for it.
             self._finish(checkpoint_id, metadata, failure, doing)
+        # BaseException: also after Ctrl-C the staged files must not stay.
         except BaseException:
             self._storage.abandon(checkpoint_id)
             raise

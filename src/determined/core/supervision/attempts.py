@@ -131,5 +131,6 @@ def _as_plain_data(run: NewRun) -> NewRun:
 
 
 def _as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values as JSON data; objects that JSON does not have become their `repr`."""
     plain: dict[str, Any] = json.loads(json.dumps(values, default=repr))
     return plain

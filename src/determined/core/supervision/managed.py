@@ -92,6 +92,7 @@ class Managed:
         self._wakeups.close()
 
     def _goal_now(self, store: WorkerStore) -> float:
+        """Return the current goal of the trial; infinite if it trains to its end."""
         decision = self._decision(store)
         return math.inf if decision.goal is None else decision.goal
 

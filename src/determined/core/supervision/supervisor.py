@@ -161,7 +161,7 @@ class Supervisor:
         self._lines.note_recorded()
 
     def withdraw_attempt(self) -> None:
-        """Forget the expected attempt, because the start was refused: a standalone run that has none records no end."""
+        """Cancel the expected attempt, whose start was refused. A standalone run without an attempt records no end."""
         if self._managed is None:  # the runner of a search wants to know of every attempt
             self._refused = self._attempt is None
             self._expected = False

@@ -45,6 +45,7 @@ class WorkerWakeups:
             self._socket.recv(16)
 
     def close(self) -> None:
+        """Close the socket and delete its file."""
         if self._socket is not None:
             self._socket.close()
             # The runner may have removed its directory already.

@@ -102,7 +102,7 @@ class TrialCheckpoints:
         """
 
         def ask(store: Store) -> list[str]:
-            """Mark the checkpoints, and return these and the ones that were marked but not removed."""
+            """Mark the checkpoints as deleted; return them, and those marked earlier whose files were not removed."""
             marked = store.upkeep.mark_unused_deleted(checkpoint_ids)
             cut_short = [
                 row.checkpoint_id for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
@@ -138,6 +138,7 @@ class TrialCheckpoints:
 
 
 def _set_deleted(checkpoint_id: str, store: Store) -> None:
+    """Record that the files of a checkpoint are deleted."""
     store.set_checkpoint_deleted(checkpoint_id)
 
 

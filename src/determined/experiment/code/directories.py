@@ -67,6 +67,7 @@ def copy_code(code: Path, target: Path) -> CodeCopy:
     """Copy the code of another experiment as it is."""
     try:
         shutil.copytree(code, target)
+    # BaseException: also after Ctrl-C no partial copy may stay, which would look like the complete code.
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise

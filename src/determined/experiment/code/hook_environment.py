@@ -153,4 +153,5 @@ def parent_packages() -> list[str]:
 
 
 def _name(requirement: str) -> re.Match[str] | None:
+    """Match the name of the package at the beginning of a requirement."""
     return _REQUIREMENT_NAME.match(requirement)

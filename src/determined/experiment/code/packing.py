@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from determined.errors import EngineError
 from determined.experiment.code.directories import MOST_BYTES, MOST_FILES
 
+# Directories have no size, so that a small archive could contain millions of them.
 _MOST_DIRECTORIES = 10 * MOST_FILES
 
 
@@ -83,6 +84,7 @@ def unpack_code(archive: bytes, target: Path) -> None:
                 with open(descriptor, "wb") as file:
                     shutil.copyfileobj(content, file)
         os.replace(draft, target)
+    # BaseException: also after Ctrl-C no partial copy may stay.
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise

@@ -18,6 +18,7 @@ from determined.names import is_file_name, shown
 from determined.store.experiment_records import Experiment
 from determined.store.store import Store
 
+# Limits of what a reader is shown: more would take long to send, and to display in a browser.
 MOST_FILES = 5000
 MOST_TEXT_BYTES = 2**20
 _MOST_DIFF_LINES = 5000
@@ -117,17 +118,20 @@ def compare_code(own: Code, other: Code) -> list[FileDifference]:
 
 
 def _content(code: Code, path: str) -> str:
+    """Return the text of a file, or a note with its size if it is no text."""
     text, size, note = text_of(code, path)
     return f"{note} ({size} bytes)\n" if text is None else text
 
 
 def _diff(path: str, before: str, after: str) -> str:
+    """Return the difference of two texts in the unified format, shortened if it is long."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     chosen = [line for _, line in zip(range(_MOST_DIFF_LINES), lines, strict=False)]
     return "\n".join([*chosen, *(["..."] if len(chosen) == _MOST_DIFF_LINES else [])])
 
 
 def _open(name: str, flags: int, directory: int, path: str) -> int:
+    """Open a file or directory below a directory without following links; raise NotFoundException with the path."""
     try:
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=directory)
     except OSError as error:
@@ -145,6 +149,7 @@ def _walk(directory: str, prefix: str) -> Iterator[CodeFile]:
 
 
 def _copy(experiment: Experiment) -> Path | None:
+    """Return the copy of the model directory on this machine, or None."""
     root = experiment_dir(experiment.key)
     return None if root is None else ExperimentFiles(root).code
 

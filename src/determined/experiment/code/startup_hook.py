@@ -8,7 +8,6 @@ content or the interpreter changes.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -34,6 +33,7 @@ from determined.experiment.code.hook_environment import HookEnvironment, parent_
 from determined.experiment.code.hook_script import HookResult, HookStopped, log_lines, run_hook
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.trials.environment import user_variables
+from determined.file_locks import try_lock
 from determined.switches import is_on
 
 logger = logging.getLogger("determined.experiment")
@@ -177,6 +177,7 @@ def announcement(environment: Path | str) -> str:
 
 
 def _is_enabled(config: StoredConfig) -> bool:
+    """Return whether the configuration allows startup hooks."""
     return config.startup_hook  # true in experiments of earlier versions, which lack this field
 
 
@@ -275,31 +276,28 @@ def _fingerprint(hook: Path) -> str:
 @contextmanager
 def _locked(path: Path, say: Say, stopped: Callable[[], bool]) -> Iterator[None]:
     """Hold a file lock for the block; the system releases it when this process ends for any reason."""
-    # Private, as all files of an experiment; closed by exec, so that children do not hold the lock.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    waiting = False
+    # Polled, so that a request to stop ends the wait.
+    while (descriptor := try_lock(path)) is None:
+        if not waiting:
+            say(f"waiting for another process that runs {HOOK} of this experiment")
+        waiting = True
+        if stopped():
+            raise HookStopped
+        time.sleep(_SECONDS_BETWEEN_TRIES)
     try:
-        waiting = False
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not waiting:
-                    say(f"waiting for another process that runs {HOOK} of this experiment")
-                waiting = True
-                if stopped():
-                    raise HookStopped from None
-                time.sleep(_SECONDS_BETWEEN_TRIES)
         yield
     finally:
         os.close(descriptor)
 
 
 def _home(files: ExperimentFiles) -> Path:
+    """Return the directory of the hook's virtual environment, log and record."""
     return files.root / _HOME
 
 
 def _log(files: ExperimentFiles) -> Path:
+    """Return the file that contains the output of the hook."""
     return _home(files) / "output.log"
 
 

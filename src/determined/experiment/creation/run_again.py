@@ -1,4 +1,4 @@
-"""Whether an experiment can run, and the command that helps after it has ended without success."""
+"""Whether an experiment can run, and which command to try after it has failed or was canceled."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from determined.config.secrets.masking import mask_secrets
 
 Path = tuple[str, ...]
 
-_MOST_SHOWN = 5
-_TRIALS_FOR_A_VERDICT = 3
+_MOST_SHOWN = 5  # hyperparameters, so that the message stays short
+_TRIALS_FOR_A_VERDICT = 3  # fewer may use the same value by chance
 
 
 class SearchCheck:

@@ -81,7 +81,7 @@ class ArchiveWriter:
         """Return a tar member with neutral owner and time; raise StoreError if the name is not portable."""
         # Refused when writing, so that no archive exists that cannot be imported.
         if not is_file_name(name):
-            raise StoreError(f"other systems do not accept the file name {shown(name)}")
+            raise StoreError(f"the file name {shown(name)} is not valid on all systems: rename the file")
         member = tarfile.TarInfo(name)
         member.type, member.mode = kind, mode
         return member

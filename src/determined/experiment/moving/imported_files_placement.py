@@ -289,6 +289,7 @@ def _content(path: Path) -> str:
 
 
 def _unused_run_dir() -> Path:
+    """Return a run directory for an imported attempt, which no other run uses."""
     return paths.runs_dir() / f"imported-{secrets.token_hex(8)}"
 
 

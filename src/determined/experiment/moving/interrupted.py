@@ -23,6 +23,7 @@ class ImportNote:
     def __init__(self, key: str, directories: Iterable[Path]) -> None:
         """Write the note durably before the first directory is created. `key` belongs to one of the experiments."""
         self._path = paths.made_private(paths.imports_dir()) / f"{secrets.token_hex(8)}.json"
+        # O_EXCL: the note of another import is never overwritten.
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         # Held as long as this process lives: a free lock proves that the import was killed.
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)

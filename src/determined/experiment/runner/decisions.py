@@ -12,7 +12,7 @@ from determined.experiment.runner import fail_fast, restored_trials
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import request_stop
-from determined.experiment.runner.trials.trial_values import FinalDecision
+from determined.experiment.runner.trials.trial_values import final_decision
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import ExperimentChange, NewTrial, TrialChange
@@ -77,7 +77,7 @@ def carry_out(
             trials.append(trial.continue_to(action.goal))
         # Without processes there is nothing to stop: the end is recorded by `close` below.
         elif isinstance(action, Stop) and trial.process is None:
-            trial.decide_end(_final(action))
+            trial.decide_end(final_decision(action))
             closed.append(trial)
         else:
             trials.append(_stop(trial, action, requests))
@@ -200,11 +200,7 @@ def _stop(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, Stop
     # An earlier request, such as a user's pause, is carried out first.
     if trial.process is not None and trial.process.stopping.request is None:
         requests.append((trial.id, "pause" if isinstance(action, Pause) else "stop"))
-    return trial.suspend() if isinstance(action, Pause) else trial.stop(_final(action))
-
-
-def _final(action: Stop) -> FinalDecision:
-    return "finish" if action.finished else "stop"
+    return trial.suspend() if isinstance(action, Pause) else trial.stop(final_decision(action))
 
 
 def new_trial(action: Create, source_checkpoint_id: str | None, space: dict[str, Any]) -> NewTrial:

@@ -10,7 +10,7 @@ from determined.config.secrets.fixed_secrets import unmask_fixed
 from determined.experiment.runner.fail_fast import TWICE
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Observed
-from determined.experiment.runner.trials.trial_values import Decided, Failures, RowValues, TrialSpec
+from determined.experiment.runner.trials.trial_values import Decided, Failures, RowValues, TrialSpec, final_decision
 from determined.searchers.base import Action, Create, Pause, Stop
 from determined.searchers.journal import action_from_plain
 from determined.store.experiment_records import JournalEntry, Trial
@@ -74,6 +74,7 @@ def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
 
 
 def _actions(entry: JournalEntry) -> list[Action]:
+    """Return the actions of the searcher in a journal entry."""
     return [action_from_plain(action) for action in entry.actions]
 
 
@@ -82,5 +83,5 @@ def _after(action: Action, decided: Decided) -> Decided:
     if isinstance(action, Create):
         return replace(decided, source_number=action.source)
     if isinstance(action, Stop):
-        return replace(decided, final="finish" if action.finished else "stop")
+        return replace(decided, final=final_decision(action))
     return replace(decided, suspended=isinstance(action, Pause))

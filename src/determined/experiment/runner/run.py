@@ -179,7 +179,7 @@ def _opened(
     if choice.is_local:
         return LocalEngine(slots)
     # Imported here: searches on one machine do not need it.
-    from determined.experiment.runner.cluster import ray_engine
+    from determined.experiment.runner.cluster.engine import ray_engine
 
     return ray_engine(choice, experiment.key, files, settings)
 

@@ -73,16 +73,21 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
     yield in_step(ranks.allgather, ranks.rank, find, doing=f"opening the checkpoint at {os.fspath(name)!r}")[ranks.rank]
 
 
+def read_json_object(file: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object in a file of the checkpoint `name`; raise InvalidCheckpointException if there is none."""
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {error}") from error
+    if not isinstance(stored, dict):
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no object")
+    return stored
+
+
 def read_state(directory: Path, name: str) -> dict[str, Any] | None:
     """Return the counters stored in a checkpoint of any release, or None if the release stored none."""
     if (directory / STATE_FILE).is_file():
-        try:
-            stored = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE}: {error}") from error
-        if not isinstance(stored, dict):
-            raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE} holds no object")
-        return _with_checked_counters(stored, STATE_FILE, name)
+        return _with_checked_counters(read_json_object(directory / STATE_FILE, name), STATE_FILE, name)
     # Releases from 0.21 on, and those of 0.17 to 0.20, pickled a plain dict of counters under these names.
     for old in ("trial_state.pkl", "workload_sequencer.pkl"):
         if (directory / old).is_file():

@@ -13,7 +13,7 @@ from typing import Any
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.core.jsonable import as_text, to_jsonable
-from determined.errors import InvalidCheckpointException
+from determined.pytorch.checkpoint.directory import read_json_object
 from determined.pytorch.context import PyTorchTrialContext
 from determined.user_code.program import this_program
 
@@ -56,12 +56,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     for name in (FILE, "metadata.json"):
         if not (directory / name).is_file():
             continue
-        try:
-            found = json.loads((directory / name).read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise InvalidCheckpointException(f"checkpoint {directory} cannot be read: {name}: {error}") from error
-        if not isinstance(found, dict):
-            raise InvalidCheckpointException(f"checkpoint {directory} cannot be read: {name} holds no object")
+        found = read_json_object(directory / name, str(directory))
         if name == FILE:
             # Only a warning: the weights of another framework's checkpoint may be usable all the same.
             if found.get("trial_type") != "PyTorchTrial":

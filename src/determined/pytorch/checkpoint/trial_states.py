@@ -196,7 +196,7 @@ class TrialStates:
         """Return the states that can be read before training; failures are logged with `level`."""
 
         def read(function: Callable[[], Any], place: str) -> Any:
-            """Return a state, or None with a log line if it cannot be read yet."""
+            """Return a state; log that it cannot be read before training, and return None, if that is so."""
             try:
                 return function()
             except Exception as error:  # noqa: BLE001  (raised again by the first save, unless training fixes it)

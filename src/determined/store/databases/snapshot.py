@@ -26,6 +26,7 @@ def consistent_snapshot(database: Database) -> Iterator[None]:
         raise
     except StoreError:
         raise  # the connection may be lost: a statement would wait for another one
+    # BaseException: the connection is used again after Ctrl-C or the end of a generator.
     except BaseException:
         database.execute("ROLLBACK")
         raise

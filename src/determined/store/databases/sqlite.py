@@ -28,7 +28,8 @@ _open: set[sqlite3.Connection] = set()
 class SqliteDatabase:
     """A connection to an SQLite file, which is created with access for its owner only if it does not exist.
 
-    A file that cannot be written is opened read-only. With `read_only` nothing is ever created or written.
+    A file that cannot be written is opened read-only. With `read_only` nothing is ever created or written. `Database`
+    documents the methods.
     """
 
     # AUTOINCREMENT, so that the ids of deleted rows are not used again: readers ask for rows above the last id they
@@ -68,6 +69,7 @@ class SqliteDatabase:
             if read_only:
                 self._connection.execute("PRAGMA query_only = ON")
                 self._read_only = "it was opened for reading"
+        # BaseException: an interrupted program must not keep a lock on the file.
         except BaseException:
             self.close()
             raise
@@ -183,6 +185,7 @@ class SqliteDatabase:
             self._connection.close()
 
     def _tables(self) -> set[str]:
+        """Return the names of all tables, without translating errors."""
         statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         return {name for (name,) in self._connection.execute(statement)}
 
@@ -212,6 +215,7 @@ class SqliteDatabase:
         )
 
     def _busy(self) -> str:
+        """Return the reason for a lock that was not acquired in time."""
         return f"other processes have been writing to it for {self._busy_seconds:g} seconds without a pause"
 
     def _switch_to_wal(self) -> None:

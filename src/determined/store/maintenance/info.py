@@ -72,6 +72,7 @@ def read_info() -> Info:
 
 
 def _count(database: Database, table: str) -> int:
+    """Return the number of rows of a table."""
     ((count,),) = database.execute(f"SELECT count(*) FROM {table}")
     return int(count)
 

@@ -60,6 +60,7 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
         source = Source(database, experiments)
         try:
             if form == "jsonl":
+                # O_EXCL: a file that another process has just created under this name is not overwritten.
                 file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
                 with open(file, "w", encoding="utf-8") as opened:
                     rows = _write(source, JsonLinesWriter(opened), progress)

@@ -38,6 +38,7 @@ class JsonLinesWriter:
         """Do nothing: the caller closes the file that it opened."""
 
     def _line(self, value: Mapping[str, Any]) -> None:
+        """Write a value as one line of JSON."""
         # ASCII and no NaN, so that every JSON parser accepts the file.
         self._file.write(json.dumps(value, allow_nan=False) + "\n")
 

@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 
 # Bounds the memory: a row may hold megabytes.
 _ROWS_AT_ONCE = 1_000
-_LARGEST_MANIFEST = 1_000_000
+_LARGEST_MANIFEST = 1_000_000  # bytes; it lists only tables, and a hostile one must not exhaust the memory
 
 
 class ParquetWriter:

@@ -96,10 +96,13 @@ def decoder(hint: Any, checked: bool) -> Decoder:
 
 
 def _unchanged(data: Any) -> Any:
+    """Return data as it is: the decoder of values whose type is not checked."""
     return data
 
 
 def _scalar(kinds: tuple[type, ...]) -> Decoder:
+    """Return a decoder that only accepts values of these types."""
+
     def decode(data: Any) -> Any:
         # Not `isinstance`, because True is no number here.
         if type(data) not in kinds:
@@ -110,6 +113,8 @@ def _scalar(kinds: tuple[type, ...]) -> Decoder:
 
 
 def _word(words: frozenset[str]) -> Decoder:
+    """Return a decoder that only accepts these words."""
+
     def decode(data: Any) -> Any:
         if type(data) is not str or data not in words:
             raise WrongType(f"expected one of {', '.join(sorted(words))}")
@@ -119,6 +124,8 @@ def _word(words: frozenset[str]) -> Decoder:
 
 
 def _list(item: Decoder) -> Decoder:
+    """Return the decoder of a list, given that of its items."""
+
     def decode(data: Any) -> list[Any]:
         return [item(each) for each in _checked_list(data)]
 
@@ -126,6 +133,7 @@ def _list(item: Decoder) -> Decoder:
 
 
 def _tuple(args: tuple[Any, ...], checked: bool) -> Decoder:
+    """Return the decoder of a tuple with these type arguments; JSON has lists instead."""
     items = [decoder(arg, checked) for arg in args if arg is not ...]
     if args[1:] == (...,):
         every = _list(items[0])
@@ -140,6 +148,8 @@ def _tuple(args: tuple[Any, ...], checked: bool) -> Decoder:
 
 
 def _mapping(value: Decoder) -> Decoder:
+    """Return the decoder of a dict with text keys, given that of its values."""
+
     def decode(data: Any) -> dict[str, Any]:
         if type(data) is not dict:
             raise WrongType(f"expected an object, got {type(data).__name__}")
@@ -149,6 +159,7 @@ def _mapping(value: Decoder) -> Decoder:
 
 
 def _record(kind: Any, checked: bool) -> Decoder:
+    """Return the decoder of a named tuple, which is sent as the list of its fields."""
     fields = [decoder(hint, checked) for hint in get_type_hints(kind).values()]
 
     def decode(data: Any) -> Any:
@@ -166,6 +177,7 @@ def _one_of(options: list[Any], optional: bool, checked: bool) -> Decoder:
 
 
 def _tagged_record(options: list[Any], checked: bool) -> Decoder:
+    """Return the decoder of a union of named tuples, which are sent with the name of their class first."""
     named = {option.__name__: decoder(option, checked) for option in options}
 
     def decode(data: Any) -> Any:
@@ -178,6 +190,7 @@ def _tagged_record(options: list[Any], checked: bool) -> Decoder:
 
 
 def _checked_list(data: Any) -> list[Any]:
+    """Return the data if it is a list, else raise `WrongType`."""
     if type(data) is not list:
         raise WrongType(f"expected a list, got {type(data).__name__}")
     return data

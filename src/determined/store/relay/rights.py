@@ -60,6 +60,7 @@ class JobRights:
 
     @cached_property
     def _experiment_id(self) -> int:
+        """The experiment of the trial; read when a call first needs it."""
         return self._store.experiments.trial(self._trial_id).experiment_id
 
     def _own_attempt(self, begun: BegunAttempt) -> BegunAttempt:
@@ -69,18 +70,22 @@ class JobRights:
         return begun
 
     def _trial(self, trial_id: int, *_: Any) -> None:
+        """Refuse another trial."""
         if trial_id != self._trial_id:
             raise self._refused(f"trial {trial_id}")
 
     def _experiment(self, experiment_id: int, *_: Any) -> None:
+        """Refuse another experiment."""
         if experiment_id != self._experiment_id:
             raise self._refused(f"experiment {experiment_id}")
 
     def _attempt(self, attempt: int) -> None:
+        """Refuse an attempt that this job has not begun or joined."""
         if attempt not in self._attempts:
             raise self._refused(f"attempt {attempt} of trial {self._trial_id}")
 
     def _start(self, start: AttemptStart) -> None:
+        """Refuse the start of an attempt for another allocation, or after an attempt of another trial."""
         # The store itself refuses an allocation that is not the newest.
         if start.allocation != (self._trial_id, self.job):
             raise self._refused(f"the allocation {start.allocation}")
@@ -88,11 +93,13 @@ class JobRights:
             self._trial(start.previous.trial_id)
 
     def _run_key(self, run_key: str) -> None:
+        """Refuse a run key that is a pattern."""
         # A pattern would match runs whose keys the worker does not know.
         if "%" in run_key or "_" in run_key:
             raise self._refused(f"the run {run_key!r}")
 
     def _rows(self, rows: Sequence[Row]) -> None:
+        """Refuse rows of another trial, attempt or checkpoint, and metrics that are no JSON object."""
         trial_id, attempts = self._trial_id, self._attempts
         for row in rows:
             # Compared here, and not by a call for each row: the runner does this for every report of every trial.
@@ -121,27 +128,33 @@ class JobRights:
             raise self._refused(f"checkpoint {checkpoint_id}")
 
     def _known_checkpoints(self, checkpoint_ids: Sequence[str]) -> None:
+        """Refuse checkpoints of another trial."""
         for checkpoint_id in checkpoint_ids:
             self._known_checkpoint(checkpoint_id)
 
     def _known_upload(self, key: str) -> None:
+        """Refuse an upload of another trial; an unknown one is allowed."""
         if self._store.owners.of_upload(key) not in (None, self._trial_id):
             raise self._refused(f"upload {key}")
 
     def _known_uploads(self, keys: Sequence[str]) -> None:
+        """Refuse uploads of another trial."""
         for key in keys:
             self._known_upload(key)
 
     def _existing_upload(self, key: str, names: Sequence[str]) -> None:
+        """Refuse an upload that is unknown or belongs to another trial."""
         if self._store.owners.of_upload(key) != self._trial_id:
             raise self._refused(f"upload {key}")
 
     def _new_upload(self, upload: NewUpload) -> None:
+        """Refuse an upload for another trial or attempt, or with the key of an upload of another trial."""
         self._trial(upload.trial_id)
         self._attempt(upload.attempt)
         self._known_upload(upload.key)
 
     def _unrecorded(self, storage: str, trial_id: int | None) -> None:
+        """Refuse to read the unrecorded checkpoints of another trial; `examined` filters those of all trials."""
         if trial_id is not None:
             self._trial(trial_id)
 
@@ -149,6 +162,7 @@ class JobRights:
         """Allow every checkpoint: a trial may continue from one of another trial, and ask about its output."""
 
     def _refused(self, what: str) -> StoreError:
+        """Return the error for a call that concerns something else than the trial of the job."""
         return StoreError(f"{self.job!r} may not use {what}: it works for trial {self._trial_id}")
 
 

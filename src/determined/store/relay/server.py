@@ -87,7 +87,7 @@ class RelayServer:
 
 
 class _Accepting:
-    """Decodes requests and checks the rights of their jobs, whose currency is asked once for all of them."""
+    """Decodes a batch of requests and checks the rights of their jobs; each job is looked up once."""
 
     def __init__(self, store: Store, current: Callable[[str], int | None], rights: dict[int, JobRights]) -> None:
         self._store = store
@@ -127,6 +127,7 @@ class _Accepting:
         return found
 
     def _find(self, job: str) -> JobRights | None:
+        """Return the rights of a job; None if it is not the current job of a trial."""
         trial_id = self._current(job)
         if trial_id is None:
             return None

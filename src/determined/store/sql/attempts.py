@@ -9,7 +9,7 @@ from determined.store import process
 from determined.store.databases.base import Database
 from determined.store.rows import AttemptStart, BegunAttempt
 from determined.store.sql import columns
-from determined.store.sql.columns import text
+from determined.store.sql.columns import optional_text, text
 from determined.store.sql.ranks import merged_metadata
 from determined.store.sql.reports import archive_after
 from determined.store.sql.requests import last_request
@@ -52,9 +52,9 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
                 start.process.started,
                 text(start.run.run_dir),
                 start.started,
-                _optional_text(start.run.identity),
-                _optional_text(start.run.command),
-                _optional_text(start.run.git_commit),
+                optional_text(start.run.identity),
+                optional_text(start.run.command),
+                optional_text(start.run.git_commit),
             ],
         )
         archive_after(database, trial_id, start_step)
@@ -142,7 +142,3 @@ def _passed_hparams(start: AttemptStart) -> str | None:
     """
     # `default=repr`: hyperparameters may be any objects, and are stored as text if JSON cannot hold them.
     return None if start.allocation is None else json.dumps(start.run.passed_hparams or {}, default=repr)
-
-
-def _optional_text(value: str | None) -> str | None:
-    return None if value is None else text(value)

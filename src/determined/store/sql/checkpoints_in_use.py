@@ -13,16 +13,11 @@ from determined.errors import CheckpointInUse
 from determined.store.databases.base import Database
 from determined.store.process import Process, is_running
 from determined.store.records import StoredCheckpoint
+from determined.store.sql.columns import sql_list
 from determined.store.states import EXPERIMENT_ENDED, UNSUCCESSFUL
 
-
-def _sql_list(words: Sequence[str]) -> str:
-    # Constants of this package, so that nothing has to be quoted or bound.
-    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
-
-
-_ENDED = _sql_list(EXPERIMENT_ENDED)
-_FAILED = _sql_list(UNSUCCESSFUL)  # can be continued: from its own newest checkpoint, or else from its source
+_ENDED = sql_list(EXPERIMENT_ENDED)
+_FAILED = sql_list(UNSUCCESSFUL)  # can be continued: from its own newest checkpoint, or else from its source
 
 
 def refuse_in_use(database: Database, checkpoints: Sequence[StoredCheckpoint], *, by_others_than: int = 0) -> None:

@@ -1,9 +1,9 @@
-"""Column lists shared by several queries, and the functions that build records from the rows they return."""
+"""Column lists that several queries share, and the functions that build records from the rows they return."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from determined.store.process import Process
@@ -12,10 +12,12 @@ from determined.store.records import Attempt, Metric, StoredCheckpoint
 METRIC = "metric_group, step, archived, body, attempt, sequence, reported, rank"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
     a.ended, a.seconds, a.command, a.git_commit, a.exit_code, a.reason"""
-CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
+_CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
     c.reported, c.borrowed, m.body"""
-VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
+_VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
     AND m.step = c.steps_completed AND m.archived = 0 AND m.rank = 0"""
+# For queries that add joins or a condition to it; `checkpoint` reads the rows.
+SELECT_CHECKPOINTS = f"SELECT {_CHECKPOINT} FROM checkpoints c {_VALIDATION_OF_CHECKPOINT}"
 
 
 def metric(row: Sequence[Any]) -> Metric:
@@ -69,3 +71,13 @@ def text(value: str) -> str:
     NUL characters, which PostgreSQL rejects, and lone surrogates, which cannot be encoded, are replaced by escapes.
     """
     return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def sql_list(words: Iterable[str]) -> str:
+    """Return words of this package, such as states, as an SQL list; as constants they need not be bound."""
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+def optional_text(value: str | None) -> str | None:
+    """Return text that every supported database can store, or None."""
+    return None if value is None else text(value)

@@ -10,7 +10,7 @@ from determined.store import standalone_runs
 from determined.store.databases.base import Database
 from determined.store.experiment_records import ExperimentFilter
 from determined.store.sql import experiment_columns as rows
-from determined.store.sql.columns import text
+from determined.store.sql.columns import sql_list, text
 
 _ESCAPE = "!"
 _NEWEST_ATTEMPTS = (
@@ -65,9 +65,9 @@ def _state_condition(database: Database, only: ExperimentFilter) -> str:
     matching = [experiment.id for experiment in read if experiment.state in only.states]
     ended = [attempt for attempt, state in standalone_runs.STATES_AFTER_THE_END.items() if state in only.states]
     return (
-        f"((e.by_hand = 0 AND e.state IN ({_quoted(only.states)})) OR {_is_one_of(matching)}"
+        f"((e.by_hand = 0 AND e.state IN {sql_list(only.states)}) OR {_is_one_of(matching)}"
         + (
-            f" OR (e.by_hand = 1 AND NOT {_is_one_of(ids)} AND {_STATE_AFTER_ITS_END} IN ({_quoted(ended)}))"
+            f" OR (e.by_hand = 1 AND NOT {_is_one_of(ids)} AND {_STATE_AFTER_ITS_END} IN {sql_list(ended)})"
             if ended
             else ""
         )
@@ -104,9 +104,6 @@ def _like_pattern(pattern: str) -> str:
 
 
 def _is_one_of(ids: list[int]) -> str:
+    """Return the condition that an experiment has one of these ids."""
     # Written into the statement because the number of bound values is limited; `0 = 1` because `IN ()` is not valid.
     return f"e.id IN ({', '.join(map(str, ids))})" if ids else "0 = 1"
-
-
-def _quoted(words: Any) -> str:
-    return ", ".join(f"'{word}'" for word in words)

@@ -47,7 +47,7 @@ def merged_metadata(chief: str, others: str) -> dict[str, Any]:
 
 
 def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
-    """Return a metric in these just written rows that another rank also reported, or None; see `Store`."""
+    """Return a metric in newly written rows that another rank reported too; None after the first one of an attempt."""
     with_steps = [row for row in rows if row.steps_completed is not None]
     if not with_steps:
         return None

@@ -18,7 +18,7 @@ from determined.store.rows import (
     Row,
     StatusRow,
 )
-from determined.store.sql.columns import text
+from determined.store.sql.columns import optional_text, text
 from determined.store.sql.reports import write_reports
 from determined.store.sql.standalone_runs import set_metric
 
@@ -67,7 +67,7 @@ def _write_status(database: Database, row: StatusRow) -> None:
         "early_exit = coalesce(?, early_exit), stop_acknowledged = stop_acknowledged | ?, "
         "follows_operations = follows_operations | ? WHERE id = ? AND attempt = ?",
         [
-            None if row.phase is None else text(row.phase),
+            optional_text(row.phase),
             row.progress,
             row.early_exit,
             int(row.stop_acknowledged),
@@ -99,7 +99,7 @@ def _write_end(database: Database, row: EndRow) -> None:
     database.execute(
         "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ?, reason = coalesce(?, reason) "
         f"WHERE trial_id = ? AND number = ? {still_open}",
-        [row.state, row.ended, row.seconds, row.exit_code, _optional(row.reason), row.trial_id, row.attempt],
+        [row.state, row.ended, row.seconds, row.exit_code, optional_text(row.reason), row.trial_id, row.attempt],
     )
     if row.reason is not None:
         database.execute(
@@ -107,10 +107,6 @@ def _write_end(database: Database, row: EndRow) -> None:
             "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
             [text(row.reason), row.trial_id, row.attempt],
         )
-
-
-def _optional(reason: str | None) -> str | None:
-    return None if reason is None else text(reason)
 
 
 def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:
@@ -127,6 +123,7 @@ def _sample_values(row: MetricRow) -> Sequence[Any] | None:
 
 
 def _publishing_values(row: PublishingRow) -> Sequence[Any]:
+    """Return the values of the columns of a checkpoint that is about to become visible."""
     return row.checkpoint_id, row.trial_id, row.attempt, text(row.storage), row.since
 
 
@@ -146,6 +143,7 @@ def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
 
 
 def _log_values(row: LogRow) -> Sequence[Any]:
+    """Return the values of the columns of a log line."""
     # A carriage return says that the line is not finished; nothing else leaves one at the end of a stored line.
     body = text(row.text) + ("" if row.finished else "\r")
     return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, body, row.written, row.level

@@ -63,7 +63,7 @@ def latest_checkpoints(
     if program is not None:
         chosen.append(("(saver.identity IS NULL AND e.program = ?)", program))
     found = database.execute(
-        f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
+        f"{columns.SELECT_CHECKPOINTS} "
         "JOIN trials t ON t.id = c.trial_id "
         "JOIN experiments e ON e.id = t.experiment_id "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "

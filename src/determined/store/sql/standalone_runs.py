@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from determined.config.stored import StoredConfig
 from determined.errors import StoreError
@@ -12,7 +11,7 @@ from determined.store.process import is_running, this_user
 from determined.store.rows import AttemptStart, ComparedMetricRow, NewRun
 from determined.store.sql import columns
 from determined.store.sql.best import keep_best
-from determined.store.sql.columns import text
+from determined.store.sql.columns import optional_text, text
 
 
 def find_named_trial(database: Database, start: AttemptStart) -> int | None:
@@ -27,7 +26,7 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     found = database.execute(
         f"SELECT {columns.ATTEMPT} FROM trials t JOIN experiments e ON e.id = t.experiment_id "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE e.external_id = ? AND t.external_id = ?",
-        [_name(run.external_experiment), _name(run.external_trial)],
+        [optional_text(run.external_experiment), optional_text(run.external_trial)],
     )
     if not found:
         return None
@@ -67,7 +66,7 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
             json.dumps(start.run.hparams, default=repr),
             start.run.created,
             start.run.seed,
-            _name(start.run.external_trial),
+            optional_text(start.run.external_trial),
         ],
     )
     ((trial_id,),) = database.execute(
@@ -113,7 +112,9 @@ def set_metric(database: Database, row: ComparedMetricRow) -> None:
 
 def _find_experiment(database: Database, run: NewRun) -> int | None:
     """Return the id of the experiment that the program named, or None."""
-    found = database.execute("SELECT id FROM experiments WHERE external_id = ?", [_name(run.external_experiment)])
+    found = database.execute(
+        "SELECT id FROM experiments WHERE external_id = ?", [optional_text(run.external_experiment)]
+    )
     return int(found[0][0]) if found else None
 
 
@@ -134,14 +135,10 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
             json.dumps([str(label) for label in labels]),
             None if metric is None else text(str(metric)),
             int(bool(config.searcher.smaller_is_better)),
-            _name(run.external_experiment),
+            optional_text(run.external_experiment),
             this_user(),
             text(run.notes),
         ],
     )
     ((experiment_id,),) = database.execute("SELECT id FROM experiments WHERE key = ?", [start.key])
     return int(experiment_id)
-
-
-def _name(value: str | None) -> Any:
-    return None if value is None else text(value)

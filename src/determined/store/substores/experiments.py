@@ -113,6 +113,7 @@ class Experiments:
         return [rows.trial(row) for row in found]
 
     def trial(self, trial_id: int) -> Trial:
+        """Return a trial; raise NotFoundException if it does not exist."""
         found = self._database.execute(f"{rows.SELECT_TRIALS} WHERE t.id = ?", [trial_id])
         if not found:
             raise self._no("trial", trial_id)
@@ -169,7 +170,7 @@ class Experiments:
     def checkpoints(self, experiment_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of all trials of an experiment, newest first."""
         found = self._database.execute(
-            f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
+            f"{columns.SELECT_CHECKPOINTS} "
             "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = ? ORDER BY c.id DESC",
             [experiment_id],
         )
@@ -315,4 +316,5 @@ class Experiments:
             raise self._no("experiment", experiment_id)
 
     def _no(self, what: str, number: int) -> NotFoundException:
+        """Return the error for an id that does not exist."""
         return NotFoundException.of(what, number)

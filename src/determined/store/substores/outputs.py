@@ -125,5 +125,6 @@ class Outputs:
 
 
 def _upload(row: Sequence[Any]) -> Upload:
+    """Build an `Upload` from a row."""
     key, trial_id, attempt, rank, batches, files, finished, reported = row
     return Upload(key, trial_id, attempt, rank, batches, json.loads(files), bool(finished), reported)

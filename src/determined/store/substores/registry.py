@@ -210,6 +210,7 @@ class Registry:
         self._database.execute(f"DELETE FROM model_versions WHERE {condition}", values)
 
     def _check_name(self, name: str) -> None:
+        """Raise `StoreError` for an empty name of a model."""
         if not name.strip():
             raise StoreError(f"a model needs a name, got {name!r}")
 
@@ -229,6 +230,7 @@ class Registry:
             raise StoreError(f"checkpoint {checkpoint_id} is {state}: only a complete one can be registered")
 
     def _update(self, table: str, columns: dict[str, Any], condition: str, key: list[int]) -> None:
+        """Change columns of one row; the names of table, columns and condition come from this module."""
         assignments = ", ".join(f"{name} = ?" for name in columns)
         self._database.execute(f"UPDATE {table} SET {assignments} WHERE {condition}", [*columns.values(), *key])
 

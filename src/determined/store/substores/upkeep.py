@@ -106,7 +106,7 @@ class Upkeep:
     def checkpoint(self, checkpoint_id: str) -> StoredCheckpoint:
         """Return a checkpoint; raise NotFoundException if it does not exist."""
         found = self._database.execute(
-            f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} WHERE c.uuid = ?",
+            f"{columns.SELECT_CHECKPOINTS} WHERE c.uuid = ?",
             [text(checkpoint_id)],
         )
         if not found:
@@ -191,7 +191,7 @@ class Upkeep:
         with self._database.transaction(exclusive=True):
             self._check_ended(self._experiment(experiment_id), "deleted")
             found = self._database.execute(
-                f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
+                f"{columns.SELECT_CHECKPOINTS} "
                 "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = ? ORDER BY c.id",
                 [experiment_id],
             )
@@ -247,6 +247,7 @@ class Upkeep:
         return labels
 
     def _set(self, experiment_id: int, column: str, value: str | int) -> None:
+        """Change a column of an experiment."""
         self._database.execute(f"UPDATE experiments SET {column} = ? WHERE id = ?", [value, experiment_id])
 
     def _experiment(self, experiment_id: int) -> Experiment:

@@ -1,4 +1,4 @@
-"""The `WorkerStore` of a process that has a connection to the database, and opening the one that a place names."""
+"""`LocalWorkerStore`, which calls the database directly, and `open_worker_store`, which opens it or a relay."""
 
 from __future__ import annotations
 

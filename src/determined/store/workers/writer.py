@@ -264,6 +264,7 @@ class Writer(Generic[S]):
             return rows
 
     def _must_not_wait(self) -> bool:
+        """Return whether rows are written at once instead of being collected for a larger transaction."""
         return self._hurry or self._closing or len(self._queue) >= _MOST_ROWS // 2
 
     def _notify_progress(self, count: int) -> None:

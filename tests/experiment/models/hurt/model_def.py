@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from typing import Any
 
 import torch
@@ -44,9 +45,21 @@ class HurtTrial(pytorch.PyTorchTrial):
         self.context.step_optimizer(self.optimizer)
         if batch_idx == 5:
             self.make_trouble()
+            if self.trouble == "wrong_result":
+                return self.open_bar_before_a_wrong_result()
         if self.trouble == "slow":
             time.sleep(0.05)
         return {"loss": loss}
+
+    def open_bar_before_a_wrong_result(self) -> dict[str, Any]:
+        """Show the traceback of an error that is handled, leave a progress bar open, and return no metrics."""
+        try:
+            raise KeyError("handled")
+        except KeyError:
+            traceback.print_exc()
+        sys.stderr.write("\r  0%|          | 0/8")
+        sys.stderr.write("\r 62%|██████▎   | 5/8")
+        return "no metrics"  # type: ignore[return-value]  # the mistake that the test is about
 
     def make_trouble(self) -> None:
         last = self.context.distributed.get_rank() == self.context.distributed.get_size() - 1

@@ -29,7 +29,7 @@ _LONGEST_REASON = 500
 
 
 # The first line of a traceback, and the line that names a file in it.
-_TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\):$")
+_TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 
 
@@ -91,7 +91,10 @@ class TrialLogWriter:
         rank, text, log = line.rank, shown, process.log
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
-        if _TRACEBACK.match(text):
+        # At the end of the line: a progress bar that was not ended, and a rank after it, stand before it.
+        if text.endswith(_TRACEBACK):
+            if prefix := _RANK.search(text):
+                rank = int(prefix[1])
             # A new traceback begins: frames of an earlier one do not belong to this error.
             log.places.pop(rank, None)
         elif frame := _FRAME.match(text):

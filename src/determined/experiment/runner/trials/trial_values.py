@@ -6,10 +6,16 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from determined.searchers.base import Stop
 from determined.store.states import TrialState
 
 # How the searcher ends a trial: before the time, or because it has trained for as long as it should.
 FinalDecision = Literal["stop", "finish"]
+
+
+def final_decision(action: Stop) -> FinalDecision:
+    """Return how a searcher's action ends a trial."""
+    return "finish" if action.finished else "stop"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.packing import unpack_code
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.runner.storage_check import storage_problem
+from determined.experiment.runner.cluster.storage_check import storage_problem
 
 # Longer than the retries of an object store that does not answer.
 _SECONDS_FOR_STORAGE = 120.0
@@ -86,6 +86,7 @@ class NodeSetup:
         return lines
 
     def _check_versions(self) -> None:
+        """Raise EngineError if Python, torch or this library differ from those on the runner's machine."""
         here, there = versions(), self._data["versions"]
         different = [f"{name} {here[name]} instead of {there[name]}" for name in here if here[name] != there[name]]
         if different:
@@ -101,7 +102,7 @@ class NodeSetup:
             variables = self._hook.variables(self._config, self._hook.work, variables)
         try:
             done = subprocess.run(
-                [interpreter.python, "-P", "-m", "determined.experiment.runner.storage_check"],
+                [interpreter.python, "-P", "-m", "determined.experiment.runner.cluster.storage_check"],
                 # Not as arguments, which other users of the machine can read.
                 input=json.dumps([self._data["storage"], self._data["storage_mark"]]),
                 env={**interpreter.environment(without_run_variables(self._environment)), **variables},
@@ -120,5 +121,6 @@ class NodeSetup:
 
 
 def _refuse(problem: str | None) -> None:
+    """Raise EngineError with a problem, if there is one."""
     if problem is not None:
         raise EngineError(problem)

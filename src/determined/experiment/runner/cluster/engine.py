@@ -20,7 +20,7 @@ from determined.experiment.runner.trials.environment import user_variables
 
 logger = logging.getLogger("determined.experiment")
 
-_SETUP = "determined.experiment.runner.node_setup:NodeSetup"
+_SETUP = "determined.experiment.runner.cluster.node_setup:NodeSetup"
 
 
 @contextmanager
