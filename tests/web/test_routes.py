@@ -373,6 +373,20 @@ def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     assert experiment["trials"] == 10_000
 
 
+def test_pages_hear_of_statistics_that_were_computed_in_the_background(site: Site, store: Store) -> None:
+    """The store has not changed, but the page shows that they are missing until it asks again."""
+    for _ in range(30):
+        store.write([metric(begin(store), "training", 1, {"loss": 1.0})])
+    path = "/api/trials?metric=training/loss"
+    first = site.get(path)
+    assert first["pending_summaries"] == 10
+    site.app.state.server.statistics.wait()
+    assert site.get(f"/api/changes?seen={first['version']}")["changed"]
+    second = site.get(path)
+    assert second["pending_summaries"] == 0
+    assert not site.get(f"/api/changes?seen={second['version']}")["changed"]
+
+
 def test_metrics_of_old_trials_are_named_once_their_statistics_are_known(site: Site, store: Store) -> None:
     first = begin(store)
     store.write([metric(first, "training", step, {"rare": 1.0} if step == 2 else {"loss": 1.0}) for step in (1, 2, 3)])
