@@ -46,6 +46,7 @@ def requests_of(address: str, ask: Ask) -> None:
 
 
 def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of the page of an experiment, with all its tabs."""
     detail = ask(f"/api/experiments/{number}")
     trials = ask(_trials(params, number))
     metrics = ask(f"/api/metrics?experiment={number}")
@@ -61,6 +62,7 @@ def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
 
 
 def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of the page of a trial, with all its tabs."""
     detail = ask(f"/api/trials/{number}")
     if detail is None:
         return
@@ -73,6 +75,7 @@ def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
 
 
 def _compare(params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of a comparison."""
     trials = params.get("trials", "")
     compared = ask(f"/api/compare?trials={trials}") if trials else None
     if compared is None:
@@ -85,6 +88,7 @@ def _compare(params: dict[str, str], ask: Ask) -> None:
 
 
 def _curves(key: str | None, trials: list[int], params: dict[str, str], ask: Ask, points: int = 1000) -> None:
+    """Make the request of a chart, if there is anything to draw."""
     if key is not None and trials:
         axis = params.get("axis", "batches")
         listed = ",".join(map(str, trials))

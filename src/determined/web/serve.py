@@ -77,6 +77,7 @@ def _serve(
     announce: Callable[[Started], None],
     static: Path,
 ) -> None:
+    """Listen, write the private files, and serve until the end."""
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()

@@ -91,6 +91,7 @@ class Watch:
         return stamp
 
     def _close(self) -> None:
+        """Close the connection, if it is open."""
         if self._database is not None:
             self._database.close()
             self._database = None
