@@ -49,6 +49,7 @@ export function formatBytes(bytes: number | null | undefined): string {
 export function formatDuration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 0) return `−${formatDuration(-seconds)}`;
+  if (seconds > 0 && seconds < 0.05) return "< 0.1 s";
   if (seconds < 10) return `${Number(seconds.toFixed(1))} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;

@@ -336,6 +336,33 @@ def test_metrics_may_have_any_name(site: Site, store: Store, metric_name: str) -
     assert answer.status_code == 200
 
 
+def nested(levels: int, kind: type) -> Any:
+    value: Any = 0.5
+    for _ in range(levels):
+        value = {"a": value} if kind is dict else [value]
+    return value
+
+
+@pytest.mark.parametrize("kind", [dict, list])
+@pytest.mark.parametrize(("levels", "is_shown"), [(63, True), (900, False)])
+def test_nested_hyperparameters_are_shown_or_said_to_be_too_deep(
+    site: Site, store: Store, kind: type, levels: int, is_shown: bool
+) -> None:
+    """A configuration has at most 64 levels; a store that another program has written may have any number."""
+    hparams = {"deep": nested(levels, kind), "lr": 0.1}
+    lease, (other,) = with_trials(store, 1)
+    (trial,) = store.experiments.commit(lease, Change(new_trials=(new_trial(1, hparams=hparams),)))
+    found = {row["id"]: row["hparams"] for row in site.get("/api/trials")["rows"]}
+    detail = site.get(f"/api/trials/{trial}")
+    assert detail["row"]["hparams"] == detail["assigned_hparams"] == found[trial]
+    assert found[trial]["lr"] == 0.1
+    (text,) = [json.dumps(value) for name, value in found[trial].items() if name != "lr"]
+    assert ("0.5" in text, "nested deeper" in text) == (is_shown, not is_shown)
+    assert other in found
+    for path in ("/api/experiments", f"/api/experiments/{lease.experiment_id}", f"/api/compare?trials={trial},{other}"):
+        site.get(path)
+
+
 def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     _, trials = with_trials(store, 10_000)
     rows = site.get("/api/trials?metric=validation/error")["rows"]
@@ -344,6 +371,20 @@ def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     assert site.get("/api/trials?metric=validation/error")["pending_summaries"] == 0
     (experiment,) = site.get("/api/experiments")["rows"]
     assert experiment["trials"] == 10_000
+
+
+def test_pages_hear_of_statistics_that_were_computed_in_the_background(site: Site, store: Store) -> None:
+    """The store has not changed, but the page shows that they are missing until it asks again."""
+    for _ in range(30):
+        store.write([metric(begin(store), "training", 1, {"loss": 1.0})])
+    path = "/api/trials?metric=training/loss"
+    first = site.get(path)
+    assert first["pending_summaries"] == 10
+    site.app.state.server.statistics.wait()
+    assert site.get(f"/api/changes?seen={first['version']}")["changed"]
+    second = site.get(path)
+    assert second["pending_summaries"] == 0
+    assert not site.get(f"/api/changes?seen={second['version']}")["changed"]
 
 
 def test_metrics_of_old_trials_are_named_once_their_statistics_are_known(site: Site, store: Store) -> None:

@@ -104,7 +104,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
     for (const tick of axis.ticks) {
       const [text, place] = [shorten(tick.text, 12), x + (last ? 7 : -7)];
       context.strokeStyle = cssColour("--panel");
-      context.lineWidth = 3;
+      context.lineWidth = 6;
       context.strokeText(text, place, yOf(tick.place));
       context.fillStyle = cssColour("--ink-2");
       context.fillText(text, place, yOf(tick.place));

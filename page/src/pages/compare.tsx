@@ -92,7 +92,7 @@ function Side({ title, trials, rows, same, tools }: {
   return (
     <Panel flush title={title} tools={tools}>
       {rows.length === 0 ? <p class="panel-body quiet">{same ? "The same in all." : "Nothing recorded."}</p> : (
-        <div class="scroll-x" tabIndex={0} role="region" aria-label={title}><table class="sheet">
+        <div class="scroll-x" tabIndex={0} role="region" aria-label={title}><table class="sheet aligned" style={{ "--columns": trials.length }}>
           <thead><tr><th>Name</th>{trials.map((row) => <th key={row.id}><Link to={`/trials/${row.id}`}><Swatch trial={row.id} /> {row.id}</Link></th>)}</tr></thead>
           <tbody>{rows.map((row) => <tr key={row.name} class={row.differs ? "differs" : undefined}><th scope="row">{shorten(row.name, 120)}{row.differs && <span class="hidden-text"> (differs)</span>}</th>{row.cells.map((cell, at) => <td key={at} class="number">{cell}</td>)}</tr>)}</tbody>
         </table></div>

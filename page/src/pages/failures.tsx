@@ -17,7 +17,7 @@ export function FailuresPage() {
       <Shown answer={answer} what="the failures">{({ groups }) => groups.length === 0
         ? <Panel><Empty title="Nothing failed"><p>Trials that end with an error are grouped here by what went wrong.</p></Empty></Panel>
         : <>
-            <p class="quiet">{plural(groups.reduce((sum, group) => sum + group.trials.length, 0), "failed trial")}, {plural(groups.length, "different error")}.</p>
+            <p class="quiet">{plural(groups.reduce((sum, group) => sum + group.trials.length, 0), "failed trial")}, {groups.length === 1 ? "one error" : `${formatCount(groups.length)} different errors`}.</p>
             {groups.map((group) => <Group key={group.error} group={group} />)}
           </>}
       </Shown>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { BulkActions, CopyMenu } from "../actions/actions.tsx";
 import { go, joinNumbers, setParams, splitList, useAddress } from "../address.ts";
-import { formatCount } from "../format.ts";
+import { formatCount, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { EXPERIMENT_COLUMNS, EXPERIMENT_DEFAULTS, metricOfColumn, TRIAL_DEFAULTS, trialColumns } from "../table/columns.tsx";
 import { DataTable, namesInUse } from "../table/data_table.tsx";
@@ -70,11 +70,12 @@ function Trials() {
   const metrics = useAnswer<MetricKeys>("/api/metrics");
   const rows = answer.data?.rows;
   const columns = useMemo(() => trialColumns(rows ?? [], metrics.data?.keys ?? []), [rows, metrics.data]);
-  return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />} />}</Shown>;
+  return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} unread={metrics.data?.unread_trials ?? 0} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />} />}</Shown>;
 }
 
-export function TrialTable({ rows, columns, pending, defaults, tools, only, experiment }: {
-  rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; defaults: readonly string[];
+/** The table of trials. The statistics of `pending` ones are missing, and the metrics of `unread` ones are no columns. */
+export function TrialTable({ rows, columns, pending, unread, defaults, tools, only, experiment }: {
+  rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; unread: number; defaults: readonly string[];
   tools?: ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
 }) {
   const count = (shown: readonly TrialRow[]): number => shown.filter((row) => row.state === "ERROR").length;
@@ -85,6 +86,7 @@ export function TrialTable({ rows, columns, pending, defaults, tools, only, expe
       foot={(shown) => <>
         <span>{count(shown) ? <Link to={experiment ? `/failures?experiment=${experiment}` : "/failures"}>{formatCount(count(shown))} failed</Link> : "none failed"}, {formatCount(shown.length - count(shown))} good</span>
         {pending > 0 && <span role="status">statistics of {formatCount(pending)} trials are being computed</span>}
+        {unread > 0 && pending === 0 && <span title="The statistics of all trials are computed when one is shown.">metrics that only {plural(unread, "older trial")} reported are in Columns once a metric is shown</span>}
       </>} />
   );
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { joinList, joinNumbers, setParams, splitList, splitNumbers, useAddress } from "../address.ts";
-import { plural } from "../format.ts";
+import { formatCount, plural } from "../format.ts";
 import { Empty } from "../ui/basics.tsx";
 import { ColumnMenu } from "./column_menu.tsx";
 import type { Column } from "./columns.tsx";
@@ -110,7 +110,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
           selected={selected} onSelect={onSelect} baselines={baselines} {...(props.onCompare ? { onCompare: () => ids.length && props.onCompare!(ids) } : {})} />
       )}
       <div class="table-foot row">
-        <span aria-live="polite">{result.length === rows.length ? plural(rows.length, props.noun) : `${plural(result.length, props.noun)} of ${rows.length}`}</span>
+        <span aria-live="polite">{result.length === rows.length ? plural(rows.length, props.noun) : `${plural(result.length, props.noun)} of ${formatCount(rows.length)}`}</span>
         {props.foot?.(result)}
       </div>
     </section>

@@ -1,6 +1,6 @@
 // Small parts that every page uses: states, notices, empty places, copying.
 import { Fragment, type ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go } from "../address.ts";
 import type { ApiError } from "../api.ts";
 import { formatPercent, sentence, toNumber, type Num } from "../format.ts";
@@ -154,8 +154,14 @@ export function Segments({ label, value, options, onChange }: {
 export function Tabs({ label, tabs, current, address }: {
   label: string; tabs: readonly (readonly [string, string])[]; current: string; address: (tab: string) => string;
 }) {
+  const bar = useRef<HTMLElement>(null);
+  useLayoutEffect(() => {
+    // On a phone the bar is wider than the screen. Only the bar scrolls: scrollIntoView would also move the page.
+    const chosen = bar.current?.querySelector<HTMLElement>("[aria-current]");
+    if (bar.current && chosen) bar.current.scrollLeft = chosen.offsetLeft - bar.current.offsetLeft - (bar.current.clientWidth - chosen.offsetWidth) / 2;
+  }, [current]);
   return (
-    <nav class="tabs" aria-label={label}>
+    <nav class="tabs" aria-label={label} ref={bar}>
       {tabs.map(([name, text]) => <Link key={name} to={address(name)} current={name === current}>{text}</Link>)}
     </nav>
   );

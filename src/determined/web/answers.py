@@ -12,8 +12,12 @@ from typing import Any
 import orjson
 from fastapi import Response
 from fastapi.routing import APIRoute
+from starlette.background import BackgroundTask
+
+from determined.web.memory import give_back_memory
 
 _EXACT = 2**53  # a browser rounds larger integers
+_LARGE = 500_000  # bytes of an answer whose rows or curves took tens of megabytes
 
 
 class Route(APIRoute):
@@ -46,7 +50,12 @@ def _answering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _response(data: Any) -> Response:
-    return data if isinstance(data, Response) else Response(encoded(data), media_type="application/json")
+    """Return data as an answer. When a large one was sent, the memory that it took is given back."""
+    if isinstance(data, Response):
+        return data
+    content = encoded(data)
+    afterwards = BackgroundTask(give_back_memory) if len(content) >= _LARGE else None
+    return Response(content, media_type="application/json", background=afterwards)
 
 
 def encoded(data: Any) -> bytes:

@@ -91,6 +91,7 @@ class CheckedRequest:
         return self.header("sec-fetch-site") == "same-origin" or (origin is not None and self._is_own(origin))
 
     def _is_own(self, origin: str) -> bool:
+        """Return whether an origin is the address at which the browser sees this server."""
         return origin.lower() in (f"http://{self.host}", f"https://{self.host}")
 
     async def body(self, receive: Receive) -> bytes:
@@ -142,4 +143,5 @@ async def _received(receive: Receive, most: int) -> bytes:
 
 
 def _too_large(most: int) -> Refused:
+    """Return the refusal of a body that is too long."""
     return Refused(413, f"this request may have at most {most} bytes")

@@ -76,10 +76,12 @@ class LimitedProtocol(H11Protocol):
         self._stop_watching()
 
     def _wait_for_request(self) -> None:
+        """Begin to wait for the next request, which has to arrive in time."""
         self._stop_waiting()
         self._waiting = self.loop.call_later(REQUEST_SECONDS, self._end_waiting)
 
     def _stop_waiting(self) -> None:
+        """Stop waiting: a request has arrived."""
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -92,6 +94,7 @@ class LimitedProtocol(H11Protocol):
             self._wait_for_request()
 
     def _watch_writing(self) -> None:
+        """Look again later whether the client has read anything."""
         self._unsent = self.transport.get_write_buffer_size()
         self._stalled = self.loop.call_later(STALLED_SECONDS, self._check_writing)
 
@@ -103,6 +106,7 @@ class LimitedProtocol(H11Protocol):
             self._watch_writing()
 
     def _stop_watching(self) -> None:
+        """Stop watching: the client has read enough."""
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None

@@ -126,6 +126,7 @@ class Connections:
             database.close()
 
     def _give_back(self, database: Database, state: FileState | None) -> None:
+        """Keep a connection for the next thread that reads."""
         with self._lock:
             self._idle.append((database, state))
 
@@ -136,6 +137,7 @@ def missing(place: str) -> StoreError:
 
 
 def _log_state(place: str) -> FileState:
+    """Return what tells whether SQLite's log of changes has changed; empty if there is none."""
     try:
         status = os.stat(f"{place}-wal")
     except OSError:

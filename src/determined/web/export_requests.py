@@ -1,6 +1,7 @@
 """The requests that the views of the page make, for an export without a browser.
 
-`page/src/pages/` makes the same ones. What is missing here is missing in the file, and the page says so there.
+`page/src/pages/` makes the same ones: an export needs neither a browser nor Node, which alone could run the page.
+`tests/web/pages/test_files.py` compares both. What is missing here is missing in the file, and the page says so there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from determined.curves import metric_keys
 Ask = Callable[[str], Any]
 
 _STATISTICS = ("last", "min", "max", "mean")
+_MOST_NUMBERS = 100_000  # in one range of an address
 _MOST_CURVES = 100  # trials in one chart, as the page draws them, and charts of one trial
 
 
@@ -46,13 +48,15 @@ def requests_of(address: str, ask: Ask) -> None:
 
 
 def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of the page of an experiment, with all its tabs."""
     detail = ask(f"/api/experiments/{number}")
     trials = ask(_trials(params, number))
     metrics = ask(f"/api/metrics?experiment={number}")
     if detail is None or trials is None or metrics is None:
         return
-    for rest in ("checkpoints", "code", *([] if detail["row"]["standalone"] else ["decisions"])):
+    for rest in ("checkpoints", *([] if detail["row"]["standalone"] else ["decisions"])):
         ask(f"/api/experiments/{number}/{rest}")
+    _code(number, params, ask)
     ask(f"/api/failures?experiment={number}")
     ask(f"/api/logs?{urlencode({'experiment': number, 'limit': 500})}")
     key = _metric(params.get("metric"), metrics["keys"], detail["row"]["metric"])
@@ -60,7 +64,19 @@ def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
     _curves(key, sorted(row["id"] for row in best), params, ask)
 
 
+def _code(number: str, params: dict[str, str], ask: Ask) -> None:
+    """Make the requests for code: the chosen file, or the first program, and the difference to another experiment."""
+    code = ask(f"/api/experiments/{number}/code")
+    paths = [file["path"] for file in (code or {"files": []})["files"]]
+    first = next((path for path in paths if path.endswith(".py")), paths[0] if paths else None)
+    if (path := params.get("file", first)) is not None:
+        ask(f"/api/experiments/{number}/code/file?{urlencode({'path': path})}")
+    if other := _numbers(params.get("other", "")):
+        ask(f"/api/experiments/{number}/code/diff?other={other[0]}")
+
+
 def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of the page of a trial, with all its tabs."""
     detail = ask(f"/api/trials/{number}")
     if detail is None:
         return
@@ -73,7 +89,8 @@ def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
 
 
 def _compare(params: dict[str, str], ask: Ask) -> None:
-    trials = params.get("trials", "")
+    """Make the requests of a comparison."""
+    trials = ",".join(map(str, _numbers(params.get("trials", ""))))
     compared = ask(f"/api/compare?trials={trials}") if trials else None
     if compared is None:
         return
@@ -85,6 +102,7 @@ def _compare(params: dict[str, str], ask: Ask) -> None:
 
 
 def _curves(key: str | None, trials: list[int], params: dict[str, str], ask: Ask, points: int = 1000) -> None:
+    """Make the request of a chart, if there is anything to draw."""
     if key is not None and trials:
         axis = params.get("axis", "batches")
         listed = ",".join(map(str, trials))
@@ -100,6 +118,14 @@ def _trials(params: dict[str, str], experiment: str | None = None) -> str:
     pairs += [] if experiment is None else [("experiment", experiment)]
     pairs += [("metric", key) for key in sorted(keys) if "/" in key]
     return f"/api/trials?{urlencode(pairs)}" if pairs else "/api/trials"
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list such as `1-3,17`; what is none is left out."""
+    found: list[int] = []
+    for first, last in re.findall(r"(?<![^,\s])([0-9]{1,9})(?:-([0-9]{1,9}))?(?![^,\s])", text):
+        found += range(int(first), min(int(last or first), int(first) + _MOST_NUMBERS) + 1)
+    return found
 
 
 def _listed(text: str) -> list[str]:

@@ -100,6 +100,7 @@ class Guard:
         await send_json(send, 200, {"session": in_page}, [(b"set-cookie", value.encode())])
 
     async def _slow_down(self, right: bool) -> None:
+        """Count an attempt to log in, and wait if there were many wrong ones."""
         delay = self.sessions.count(right=right)
         if delay:
             await asyncio.sleep(delay)

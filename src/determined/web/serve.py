@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import html
 import os
@@ -27,11 +26,11 @@ from determined.web.app import create_app
 from determined.web.asgi import App, Message, Receive, Scope, Send, send_json
 from determined.web.client_connections import LimitedProtocol
 from determined.web.guard import Guard, allowed_hosts, cookie_name
+from determined.web.memory import share_memory_between_threads
 from determined.web.sessions import CODE_SECONDS, Sessions
 
 DEFAULT_PORT = 8642
 _PORTS_TO_TRY = 20
-_M_ARENA_MAX = -8  # from malloc.h
 _GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
 # Connections that asyncio accepts at once, before any of them is counted: with its default, all file descriptors.
 _BACKLOG = 64
@@ -61,20 +60,13 @@ def serve(
     """
     if not is_built(static):
         raise DeterminedError(HOW_TO_BUILD)
-    _share_memory_between_threads()
+    share_memory_between_threads()
     try:
         _serve(host, port, allow_hosts, open_browser, announce, static)
     except SystemExit as ended:  # by SIGTERM
         _exit_if_busy(ended.code)
         raise
     _exit_if_busy(0)
-
-
-def _share_memory_between_threads() -> None:
-    """Let all threads allocate from two pools: with one for each, glibc keeps what every thread once used."""
-    # Only glibc has this function; other systems use memory differently.
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def _serve(
@@ -85,6 +77,7 @@ def _serve(
     announce: Callable[[Started], None],
     static: Path,
 ) -> None:
+    """Listen, write the private files, and serve until the end."""
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()

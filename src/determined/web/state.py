@@ -47,7 +47,7 @@ class ServerState:
         from determined.web.tables.statistics import Statistics
 
         with self._lock:
-            self._statistics = self._statistics or Statistics(self.connections, self.cache)
+            self._statistics = self._statistics or Statistics(self.connections, self.cache, self.watch.count_change)
             return self._statistics
 
     def close(self) -> None:

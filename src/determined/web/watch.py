@@ -63,6 +63,11 @@ class Watch:
                 self._number += 1
             return Seen(f"{self._begin}-{self._number}", problem, self._alive)
 
+    def count_change(self) -> None:
+        """Let the version grow although the store has not changed: more of what is derived from it is known now."""
+        with self._lock:
+            self._number += 1
+
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
@@ -86,6 +91,7 @@ class Watch:
         return stamp
 
     def _close(self) -> None:
+        """Close the connection, if it is open."""
         if self._database is not None:
             self._database.close()
             self._database = None

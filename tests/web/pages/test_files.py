@@ -12,8 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 from determined.built_page import STATIC
+from determined.web.export import canonical
 from tests.helpers.searches import Search
 from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
+from tests.web.pages.test_pages import VIEWS
+from tests.web.test_export import answers_in
 
 LINEAR = Path(__file__).parents[2] / "experiment" / "models" / "linear"
 
@@ -91,6 +94,27 @@ def test_an_exported_view_opens_from_disk_without_a_server(
         assert said == []
     finally:
         context.close()
+
+
+def test_an_export_without_a_browser_has_all_that_the_page_asks_for(visitor: Visitor, ui: Ui) -> None:
+    """`det ui export` knows the requests of each view from `export_requests.py`, the page makes them itself."""
+    missing = {}
+    asked: list[str] = []
+    visitor.page.on("request", lambda request: asked.append(request.url.removeprefix(ui.url)))
+    for name, address in VIEWS.items():
+        asked.clear()
+        visitor.open(address)
+        visitor.page.wait_for_load_state("networkidle")
+        wanted = {canonical(path) for path in asked if path.startswith("/api/") and "/api/changes" not in path}
+        request = urllib.request.Request(
+            f"{ui.url}/api/export",
+            json.dumps({"address": address}).encode(),
+            {"Authorization": f"Bearer {ui.token}", "Content-Type": "application/json"},
+        )
+        exported = answers_in(urllib.request.urlopen(request).read().decode())
+        if left := wanted - exported.keys():
+            missing[name] = left
+    assert missing == {}
 
 
 def test_labels_notes_and_deletion_ask_what_they_need(visitor: Visitor) -> None:

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { useActions } from "../../actions/actions.tsx";
 import { ApiError, exported, post } from "../../api.ts";
-import { formatBytes, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
+import { formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
 import type { CheckpointRow, CheckpointRows, Verified } from "../../types.ts";
 import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../../ui/basics.tsx";
@@ -14,7 +14,7 @@ export function CheckpointsTab({ path }: { path: string }) {
   const [all, setAll] = useState(false);
   return (
     <Shown answer={answer} what="the checkpoints">{({ rows }) => (
-      <Panel flush title={`${plural(rows.length, "checkpoint")}, ${formatBytes(rows.reduce((sum, row) => sum + row.bytes, 0))}`}>
+      <Panel flush title={title(rows)}>
         {rows.length === 0 ? <Empty title="No checkpoints yet"><p>A trial saves one at the end of its training, and wherever its configuration says.</p></Empty> : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th>State</th><th class="right">Size</th><th>Created</th><th>Used by</th><th><span class="hidden-text">Actions</span></th></tr></thead>
@@ -25,6 +25,12 @@ export function CheckpointsTab({ path }: { path: string }) {
       </Panel>
     )}</Shown>
   );
+}
+
+function title(rows: readonly CheckpointRow[]): string {
+  const deleted = rows.filter((row) => row.state === "DELETED").length;
+  const size = formatBytes(rows.reduce((sum, row) => sum + row.bytes, 0));
+  return `${plural(rows.length - deleted, "checkpoint")}, ${size}${deleted ? `, and ${formatCount(deleted)} deleted` : ""}`;
 }
 
 function Row({ row }: { row: CheckpointRow }) {
@@ -47,7 +53,7 @@ function Row({ row }: { row: CheckpointRow }) {
         <td class="right">{formatNumber(toNumber(row.metric))}</td>
         <td><State state={row.state} /></td>
         <td class="right">{formatBytes(row.bytes)}</td>
-        <td>{formatTime(row.created)}</td>
+        <td class="time">{formatTime(row.created)}</td>
         <td>{used.length ? used.map((one) => <div key={one} class="name">{one}</div>) : <span class="quiet">nothing</span>}</td>
         <td><span class="row">
           <button aria-expanded={files} onClick={() => setFiles(!files)}>Files</button>

@@ -71,7 +71,7 @@ export function CurvesTab({ shared }: { shared: Shared }) {
       {axes.length > 1 && rows.length > 1 && (
         <Panel title="Parallel coordinates"><Parallel rows={rows} axes={axes} brushes={brushes} only={only} onBrush={(text) => setParams({ brush: text })} /></Panel>
       )}
-      <TrialTable rows={rows} columns={columns} pending={shared.pending} defaults={EXPERIMENT_TRIAL_DEFAULTS} only={only} experiment={detail.row.id} />
+      <TrialTable rows={rows} columns={columns} pending={shared.pending} unread={metrics.data?.unread_trials ?? 0} defaults={EXPERIMENT_TRIAL_DEFAULTS} only={only} experiment={detail.row.id} />
     </>
   );
 }

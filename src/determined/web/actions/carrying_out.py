@@ -43,23 +43,28 @@ OnCheckpoint = Callable[[Target, str, Options], Done]
 
 
 def _stop(kind: StopRequest) -> OnNumber:
+    """Return the action that requests an experiment to stop in this way."""
     return lambda target, number, options: Done(request(target.store, number, kind))
 
 
 def _kill_trial(target: Target, number: int, options: Options) -> Done:
+    """Kill one trial; its experiment goes on."""
     return Done(kill_trial(target.store, number))
 
 
 def _activate(target: Target, number: int, options: Options) -> Done:
+    """Let the queue run an experiment that is paused or was interrupted."""
     return _queued(number, activate(target.store, target.place, number))
 
 
 def _extend(target: Target, number: int, options: Options) -> Done:
+    """Let the queue run an ended search with more trials."""
     most = _needed(options.max_trials, "max_trials", "the new number of trials")
     return _queued(number, add(target.store, target.place, number, slots=options.slots, max_trials=most))
 
 
 def _continue(target: Target, number: int, options: Options) -> Done:
+    """Let the queue train an ended experiment further, with changed settings."""
     changes = apply_overrides({}, tuple(options.config))[0]
     continued, daemon = continue_in_queue(target.store, target.place, number, changes, slots=options.slots)
     changed = "" if continued is None or not continued.changed else f" Changed: {', '.join(continued.changed)}."
@@ -67,6 +72,7 @@ def _continue(target: Target, number: int, options: Options) -> Done:
 
 
 def _fork(target: Target, number: int, options: Options) -> Done:
+    """Create a new experiment from an experiment or a checkpoint, and let the queue run it."""
     changes = [apply_overrides({}, tuple(options.config))[0]]
     fork = plan_fork(target.store, number, changes, name=options.text, from_checkpoint=options.from_checkpoint)
     created = create_experiment(
@@ -87,6 +93,8 @@ def _fork(target: Target, number: int, options: Options) -> Done:
 
 
 def _archive(archived: bool) -> OnNumber:
+    """Return the action that archives experiments, or brings them back."""
+
     def run(target: Target, number: int, options: Options) -> Done:
         target.store.upkeep.set_archived(number, archived)
         return Done(f"Experiment {number}: {'archived' if archived else 'unarchived'}.")
@@ -95,38 +103,45 @@ def _archive(archived: bool) -> OnNumber:
 
 
 def _label(target: Target, number: int, options: Options) -> Done:
+    """Add a label to an experiment."""
     labels = target.store.upkeep.change_labels(number, add=[_text(options, "the label")])
     return Done(f"Labels of experiment {number}: {', '.join(labels)}")
 
 
 def _unlabel(target: Target, number: int, options: Options) -> Done:
+    """Remove a label from an experiment."""
     labels = target.store.upkeep.change_labels(number, remove=[_text(options, "the label")])
     return Done(f"Labels of experiment {number}: {', '.join(labels) or 'none'}")
 
 
 def _rename(target: Target, number: int, options: Options) -> Done:
+    """Give an experiment another name."""
     name = _text(options, "the name")
     target.store.upkeep.describe(number, name=name)
     return Done(f"Experiment {number}: renamed to {name}")
 
 
 def _describe(target: Target, number: int, options: Options) -> Done:
+    """Give an experiment another description."""
     target.store.upkeep.describe(number, description=_needed(options.text, "text", "the description"))
     return Done(f"Experiment {number}: description changed.")
 
 
 def _note(target: Target, number: int, options: Options) -> Done:
+    """Replace the notes of an experiment."""
     target.store.upkeep.describe(number, notes=_needed(options.text, "text", "the notes"))
     return Done(f"Experiment {number}: notes saved.")
 
 
 def _delete(target: Target, number: int, options: Options) -> Done:
+    """Delete an experiment with its files, and name those that stay."""
     done = delete_experiment(target.store, number)
     kept = f" Kept, because they belong to another store or machine: {', '.join(done.left)}." if done.left else ""
     return Done(f"Deleted experiment {number} with {counted(len(done.checkpoints), 'checkpoint')}.{kept}")
 
 
 def _register(target: Target, checkpoint_id: str, options: Options) -> Done:
+    """Make a checkpoint the next version of a model."""
     registry = target.store.registry
     name = _text(options, "the name of a model")
     model = registry.find_model(name)
@@ -139,6 +154,7 @@ def _register(target: Target, checkpoint_id: str, options: Options) -> Done:
 
 
 def _delete_checkpoint(target: Target, checkpoint_id: str, options: Options) -> Done:
+    """Delete the files of a checkpoint."""
     delete_checkpoints(target.store, [checkpoint_id])
     return Done(f"Deleted checkpoint {checkpoint_id}.")
 
@@ -168,12 +184,14 @@ ON_CHECKPOINTS: dict[str, OnCheckpoint] = {"register": _register, "delete_checkp
 
 
 def _queued(experiment_id: int, daemon: DaemonState) -> Done:
+    """Return the result of an action that has put an experiment into the queue."""
     if daemon == "shutting down":
         return Done(f"Experiment {experiment_id} is in the queue, but {SHUTTING_DOWN}")
     return Done(f"Experiment {experiment_id} is in the queue: it runs when slots are free.")
 
 
 def _text(options: Options, what: str) -> str:
+    """Return the text that the user has entered; `what` names it in the error if there is none."""
     text = _needed(options.text, "text", what).strip()
     if not text:
         raise DeterminedError(f"options.text is empty: expected {what}")
@@ -181,6 +199,7 @@ def _text(options: Options, what: str) -> str:
 
 
 def _needed(value: T | None, name: str, what: str) -> T:
+    """Return an option of the request, or raise an error that says what was expected."""
     if value is None:
         raise DeterminedError(f"options.{name} is missing: expected {what}")
     return value

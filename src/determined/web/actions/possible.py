@@ -112,10 +112,12 @@ def trial_python(trial: Trial) -> dict[str, str]:
 
 
 def _ended(experiment: Experiment) -> str | None:
+    """Return why an experiment that has ended cannot be stopped, or None."""
     return f"it has already ended ({experiment.state})" if experiment.state in EXPERIMENT_ENDED else None
 
 
 def _standalone(experiment: Experiment) -> str | None:
+    """Return why an action that needs a runner cannot be carried out on a standalone run, or None."""
     return f"it is a standalone run: start {experiment.program} again" if experiment.is_standalone else None
 
 

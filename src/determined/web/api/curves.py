@@ -125,6 +125,7 @@ def moment(
 
 
 def _reader(store: Store, state: ServerState) -> CurveReader:
+    """Return what reads curves of a store through the cache."""
     from determined.curves.trials import CurveReader
 
     return CurveReader(store, state.cache)

@@ -62,6 +62,7 @@ def failures(request: Request, experiment: Id | None = None) -> Failures:
 
 
 def _group(group: FoundGroup) -> FailureGroup:
+    """Return a group of failures as it is sent."""
     shared: list[SharedHparam] = [
         {
             "name": one.name,

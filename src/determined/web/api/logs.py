@@ -157,6 +157,7 @@ def _check_pattern(text: str) -> None:
 
 
 def _line(trial_id: int, line: Log) -> LogLine:
+    """Return a log line as it is sent: a very long one is cut."""
     return {
         "id": line.id,
         "trial": trial_id,

@@ -93,6 +93,7 @@ def model(request: Request, model_id: Id) -> ModelDetail:
 
 
 def _row(model: Model) -> ModelRow:
+    """Return a model as it is sent."""
     return {
         "id": model.id,
         "name": model.name,

@@ -22,6 +22,7 @@ from determined.web.actions.possible import trial_actions, trial_commands, trial
 from determined.web.answers import Route
 from determined.web.api.shapes import ActionState, Id, Plain, Summary
 from determined.web.state import reading, state_of, version
+from determined.web.tables.stored_json import shallow
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
@@ -116,7 +117,8 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
     """Return one trial."""
     seen = version(request)
     with reading(request) as store:
-        found = store.experiments.trial(trial_id)
+        stored = store.experiments.trial(trial_id)
+        found = stored._replace(hparams=shallow(stored.hparams))
         experiment = store.experiments.get(found.experiment_id)
         table = read_trials(store.overview, trial_ids=[trial_id])
         output = store.outputs.find(trial_id)

@@ -51,4 +51,5 @@ def pending_trials(
 
 
 def request_kind(kind: str) -> Pending:
+    """Return the page's name of a stored request; one that has none counts as a kill."""
     return next(found for found in _REQUESTED if found == kind or (found == "kill" and kind not in _REQUESTED))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 from determined.config.metric_values import number as metric_number
 from determined.curves import metric_keys
@@ -24,15 +25,20 @@ logger = logging.getLogger("determined.web")
 # Trials whose statistics are computed before the answer. Those of a running trial change with every report, and are
 # extended within a millisecond; without them its cells would be empty most of the time.
 _COMPUTED_NOW = 20
+_SECONDS_BETWEEN_NEWS = 3.0
 _TOGETHER = 50  # trials whose statistics are computed with one connection, in one snapshot of the store
 
 
 class Statistics:
-    """Statistics of the metrics of trials. Missing ones are computed by a thread, the newest trials first."""
+    """Statistics of the metrics of trials. Missing ones are computed by a thread, the newest trials first.
 
-    def __init__(self, connections: Connections, cache: CurveCache) -> None:
+    `on_more` is called every few seconds while it computes, and at its end: pages then ask again for what was missing.
+    """
+
+    def __init__(self, connections: Connections, cache: CurveCache, on_more: Callable[[], None]) -> None:
         self._connections = connections
         self._cache = cache
+        self._on_more = on_more
         self._lock = threading.Lock()
         self._wanted: list[int] = []
         self._thread: threading.Thread | None = None
@@ -124,31 +130,40 @@ class Statistics:
 
     def _run(self) -> None:
         """Compute what is wanted, and end when nothing is left."""
+        told, computed = time.monotonic(), 0
         while True:
             with self._lock:
-                if not self._wanted:
-                    self._thread = None
-                    return
                 chosen, self._wanted = self._wanted[-_TOGETHER:], self._wanted[:-_TOGETHER]
+                if not chosen:
+                    self._thread = None
+            # Not if all have failed: the page would ask again, and they would fail again, without an end.
+            if computed and (not chosen or time.monotonic() - told >= _SECONDS_BETWEEN_NEWS):
+                self._on_more()
+                told, computed = time.monotonic(), 0
+            if not chosen:
+                return
             try:
                 with self._connections.reading() as store:
-                    self._summarize(CurveReader(store, self._cache), reversed(chosen))
+                    computed += self._summarize(CurveReader(store, self._cache), reversed(chosen))
             except StoreError as error:  # the page asks for them again
                 logger.warning("the statistics of %s are missing: %s", counted(len(chosen), "trial"), error)
 
-    def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> None:
-        """Compute the statistics of trials. The thread goes on if one fails: those of others would be missing."""
+    def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> int:
+        """Compute the statistics of trials, and return of how many. The thread goes on if one fails."""
+        computed = 0
         for trial_id in trial_ids:
             if self._closed:
-                return
+                return computed
             try:
                 reader.summarize(trial_id)
+                computed += 1
             except DamagedReports as error:
                 logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
             except StoreError:
                 raise  # the connection cannot be used any more
             except Exception:
                 logger.exception("the statistics of trial %d are missing", trial_id)
+        return computed
 
 
 def summary(statistics: MetricStatistics) -> Summary:

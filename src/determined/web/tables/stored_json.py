@@ -10,12 +10,37 @@ import orjson
 from determined.curves.exact_json import has_long_integer
 from determined.web.answers import representable
 
+# More than configurations and programs may pass. Only a store that another program has written contains more, and the
+# functions that follow call themselves for every level.
+_DEEPEST = 100
+TOO_DEEP = f"(nested deeper than {_DEEPEST} levels)"
+
 
 def loads(text: str) -> Any:
     """Decode stored JSON into data that every browser can represent."""
     if not has_long_integer(text):
         try:
-            return orjson.loads(text)
+            return _cut(orjson.loads(text), text)
         except orjson.JSONDecodeError:  # it contains NaN or infinities, which JSON does not have
             pass
-    return representable(json.loads(text))
+    return representable(_cut(json.loads(text), text))
+
+
+def shallow(data: Any) -> Any:
+    """Return a copy of plain data in which what is nested too deeply is a text that says so."""
+    top = [data]
+    level: list[Any] = [top]
+    for depth in range(_DEEPEST + 1):
+        below = []
+        for block in level:
+            for key, inner in list(block.items() if isinstance(block, dict) else enumerate(block)):
+                if isinstance(inner, (dict, list)):
+                    block[key] = TOO_DEEP if depth == _DEEPEST else inner.copy()
+                    below.append(block[key])
+        level = below if depth < _DEEPEST else []
+    return top[0]
+
+
+def _cut(data: Any, text: str) -> Any:
+    """Return decoded data, cut only if its text has enough brackets to be nested too deeply, which is quick to tell."""
+    return shallow(data) if text.count("{") + text.count("[") > _DEEPEST else data

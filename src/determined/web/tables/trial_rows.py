@@ -116,6 +116,7 @@ def _trial_row(
     pending: Pending | None,
     summaries: Mapping[str, Summary | None],
 ) -> TrialRow:
+    """Return the row of a trial."""
     state, ended, reason = trial_state(trial)
     assigned = loads(trial.hparams)
     passed = None if trial.passed_hparams is None else loads(trial.passed_hparams)
