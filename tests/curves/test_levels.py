@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.curves.levels import Floats, Level, build_level, coarsened, fitting_exponent, joined
@@ -30,7 +30,6 @@ def _assert_same(one: Level, other: Level) -> None:
         assert np.array_equal(getattr(one, name), getattr(other, name), equal_nan=True), name
 
 
-@settings(deadline=None)
 @given(_POINTS, _EXPONENTS)
 def test_a_bucket_has_the_extremes_of_its_points(points: list[tuple[float, float]], exponent: int) -> None:
     level = build_level(*_arrays(points), exponent)
@@ -54,14 +53,12 @@ def test_a_bucket_has_the_extremes_of_its_points(points: list[tuple[float, float
             assert (level.low[place], level.high[place]) == (min(finite), max(finite))
 
 
-@settings(deadline=None)
 @given(_POINTS, _EXPONENTS, st.integers(0, 12))
 def test_a_coarser_level_is_that_of_the_points(points: list[tuple[float, float]], exponent: int, more: int) -> None:
     x, values = _arrays(points)
     _assert_same(coarsened(build_level(x, values, exponent), exponent + more), build_level(x, values, exponent + more))
 
 
-@settings(deadline=None)
 @given(_POINTS, st.integers(0, 60), _EXPONENTS, st.integers(0, 6))
 def test_joined_levels_are_that_of_all_points(
     points: list[tuple[float, float]], cut: int, exponent: int, more: int
@@ -71,7 +68,6 @@ def test_joined_levels_are_that_of_all_points(
     _assert_same(found, build_level(*_arrays(points), exponent + more))
 
 
-@settings(deadline=None)
 @given(st.floats(-1e15, 1e15), st.floats(0, 1e15), st.integers(1, 1000))
 def test_the_fitting_exponent_is_the_smallest(low: float, span: float, buckets: int) -> None:
     high = low + span
