@@ -45,15 +45,15 @@ class Search:
     store: str | None = None  # DET_STORE
     environment: dict[str, str] = field(default_factory=dict)
     is_warm: bool = True  # `det` is forked from the warm interpreter (see `tests.helpers.warm`)
-    host: Host | None = None  # on which `det` runs; then it is not warm
+    host: Host | None = None  # of the runner, which is not warm then; other commands run on this machine
 
     def env(self) -> dict[str, str]:
         own = {"XDG_DATA_HOME": str(self.home), "OMP_NUM_THREADS": "1", **self.environment}
         return {**os.environ, **own, **({} if self.store is None else {"DET_STORE": self.store})}
 
     def det(self, *arguments: str, check: bool = True, timeout: float = 150) -> subprocess.CompletedProcess[str]:
-        run = warm.run if self._is_forked else subprocess.run
-        done = run(self._command(*arguments), env=self.env(), capture_output=True, text=True, timeout=timeout)
+        run = warm.run if self.is_warm else subprocess.run
+        done = run([*DET, *arguments], env=self.env(), capture_output=True, text=True, timeout=timeout)
         assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
@@ -67,10 +67,11 @@ class Search:
 
     def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
         """Run it in the background, in a process group of its own; what it says is added to `said`."""
-        start = warm.Popen if self._is_forked else subprocess.Popen
+        start = warm.Popen if self.is_warm and self.host is None else subprocess.Popen
+        command = [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options]
         with self.said.open("a") as output:
             return start(
-                self._command("experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options),
+                command if self.host is None else self.host.command(*command),
                 env=self.env(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -78,14 +79,6 @@ class Search:
                 text=True,
                 start_new_session=True,
             )
-
-    @property
-    def _is_forked(self) -> bool:
-        return self.is_warm and self.host is None
-
-    def _command(self, *arguments: str) -> list[str]:
-        command = [*DET, *arguments]
-        return command if self.host is None else self.host.command(*command)
 
     @property
     def said(self) -> Path:

@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,7 @@ class RayNode:
 
     address: str
     home: Path  # XDG_DATA_HOME of all its processes
+    cpus: int
 
     def processes(self) -> list[psutil.Process]:
         found = processes_of(self.home)
@@ -171,10 +172,16 @@ class RayCluster:
     ) -> RayNode:
         return self._start(address, [f"--address={self.address}"], cpus=cpus, gpus=gpus, variables=variables or {})
 
-    def add_nodes(self, addresses: Iterable[str], **options: int) -> None:
-        """Start several nodes at the same time."""
+    def arrange(self, cpus: Mapping[str, int]) -> None:
+        """Have nodes with these addresses and CPUs beside the head, and no others; start the missing ones at once."""
+        missing = dict(cpus)
+        for address, node in self.nodes.items():
+            if address != self.head_address and node.has_raylet() and cpus.get(address) == node.cpus:
+                del missing[address]
+            elif address != self.head_address:
+                node.clean_up()
         with ThreadPoolExecutor() as starting:
-            list(starting.map(lambda address: self.add_node(address, **options), addresses))
+            list(starting.map(lambda address: self.add_node(address, cpus=missing[address]), missing))
 
     def ray(self, *arguments: str) -> str:
         """The output of a command of Ray, such as `ray status`."""
@@ -199,14 +206,15 @@ class RayCluster:
     ) -> RayNode:
         home = self._directory / f"{address}-{len(list(self._directory.glob(f'{address}-*')))}"
         (home / "tmp").mkdir(parents=True)
-        node = self.nodes[address] = RayNode(address, home)
+        cpus = self.cpus if cpus is None else cpus
+        node = self.nodes[address] = RayNode(address, home, cpus)
         if "--head" in options:
             options = [*options, f"--temp-dir={self._directory / 'ray'}"]
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start"),
             *options,
             f"--node-ip-address={address}",
-            f"--num-cpus={self.cpus if cpus is None else cpus}",
+            f"--num-cpus={cpus}",
             f"--num-gpus={self.gpus if gpus is None else gpus}",
             "--object-store-memory=80000000",
             "--disable-usage-stats",
@@ -216,15 +224,20 @@ class RayCluster:
             command = self.hosts[address].command(*command)
             variables["HOME"] = str(home)
         output = home / "start.txt"
-        with output.open("w") as file:
-            code = subprocess.run(
-                command,
-                env=self._environment(home, variables),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                timeout=_SECONDS_TO_START,
-            ).returncode
+        for tries in range(3):
+            with output.open("w") as file:
+                code = subprocess.run(
+                    command,
+                    env=self._environment(home, variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    timeout=_SECONDS_TO_START,
+                ).returncode
+            # Ray gives a node 30 seconds, which is too little on a busy machine, and has no setting for it.
+            if "timed out during startup" not in output.read_text() or tries == 2:
+                break
+            node.clean_up()
         assert code == 0, output.read_text()
         return node
 

@@ -1,4 +1,4 @@
-"""A cluster that the tests of this folder share: three nodes with two CPUs each."""
+"""The clusters that the tests of this folder share, because a node takes seconds to start."""
 
 from __future__ import annotations
 
@@ -37,6 +37,12 @@ SEARCH: dict[str, Any] = {
     "scheduling_unit": 4,
     "max_restarts": 0,  # a lost node must not count as one
     "reproducibility": {"experiment_seed": 11},
+}
+# One trial of a second.
+ONE_TRIAL: dict[str, Any] = {
+    **SEARCH,
+    "hyperparameters": {"global_batch_size": 16, "lr": 0.01},
+    "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 8}},
 }
 # One trial with two ranks.
 TWO_RANKS: dict[str, Any] = {
@@ -104,8 +110,16 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalRuns:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
+    """Three nodes with two CPUs each. Tests leave them alone."""
     with RayCluster() as made:
-        made.add_nodes(["127.0.0.3", "127.0.0.4"])
+        made.arrange({"127.0.0.3": 2, "127.0.0.4": 2})
+        yield made
+
+
+@pytest.fixture(scope="session")
+def closed() -> Iterator[RayCluster]:
+    """One node with two GPUs, which asks for a token."""
+    with RayCluster(gpus=2, is_authenticated=True) as made:
         yield made
 
 

@@ -24,14 +24,16 @@ def test_a_search_over_three_nodes(
 def small() -> Iterator[RayCluster]:
     """Two nodes with one CPU each, so that a trial of two ranks needs both."""
     with RayCluster(cpus=1) as made:
-        made.add_node("127.0.0.3")
+        made.arrange({"127.0.0.3": 1})
         yield made
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_trial_over_two_nodes(
     small: RayCluster, make_search: MakeSearch, local: LocalRuns, server: PostgresServer, database: str
 ) -> None:
+    """The same over two hosts is in `test_hosts.py`, with SQLite."""
     store = server.new_database() if database == "postgres" else None
     _, *found = run(make_search(TWO_RANKS, small, store=store))
     assert found == local("ranks")
