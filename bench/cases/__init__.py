@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.cases import (
     checkpointing,
     cluster,
+    cluster_faults,
     commanding,
     deciding,
     encoding,
@@ -47,6 +48,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "search": searching.searching,
     "searcher": deciding.deciding,
     "cluster": cluster.cluster,
+    "cluster-faults": cluster_faults.cluster_faults,
     "many-nodes": many_nodes.many_nodes,
     "cli": commanding.commanding,
     "reading": reading.reading,

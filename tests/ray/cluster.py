@@ -118,6 +118,7 @@ class RayCluster:
     gpus: int = 0
     variables: dict[str, str] = field(default_factory=dict)  # of all nodes
     is_authenticated: bool = False
+    health_checks: dict[str, str] = field(default_factory=lambda: FAST_HEALTH_CHECKS)
     head_address: str = HEAD
     hosts: dict[str, Host] = field(default_factory=dict)  # by address; others are addresses of this machine
     nodes: dict[str, RayNode] = field(default_factory=dict)
@@ -247,7 +248,7 @@ class RayCluster:
         outer = {name: os.environ[name] for name in kept if name in os.environ}
         # Setups of tests are imported from this repository.
         own = {"XDG_DATA_HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": str(REPOSITORY)}
-        return {**outer, **FAST_HEALTH_CHECKS, **own, **self.settings(), **self.variables, **variables}
+        return {**outer, **self.health_checks, **own, **self.settings(), **self.variables, **variables}
 
     def _find_port(self) -> int:
         """The port of the head, from the command with which further nodes join it, as `ray start` shows it."""
