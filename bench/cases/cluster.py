@@ -56,7 +56,7 @@ def cluster(effort: Effort) -> list[Row]:
             return [*rows, not_installed(CASE, "Ray Tune")]
         for reuse, limit in ((True, OF_TUNE_REUSED), (False, OF_TUNE)):
             trials = TRIALS if reuse else 8  # without reused actors a trial takes seconds
-            rate = trials / _in_child(ray, "bench.cases.cluster:tune", {"trials": trials, "reuse": reuse})
+            rate = _in_child(ray, "bench.cases.cluster:tune", {"trials": trials, "reuse": reuse})
             rows.append(
                 Row(
                     CASE,
@@ -101,14 +101,16 @@ def _in_child(ray: Any, function: str, arguments: dict[str, Any]) -> Any:
 
 
 def search(engine: str) -> float:
-    """Trials a second of a search, from the first trial's start to the last one's end."""
+    """Trials a second of a search."""
     trials = _run(engine, "python3 objective.py", SEARCHER, RATE)
-    # Not from the start of the command: both engines import torch first, once on each node.
-    started = min(trial.started for trial in trials if trial.started is not None)
-    ended = sorted(trial.ended for trial in trials if trial.ended is not None)
-    warm = ended[len(ended) // 8]  # the first trials wait for these imports
-    later = [one for one in ended if one > warm]
-    return float(len(later) / (ended[-1] - max(started, warm)))
+    return warm_rate([trial.ended for trial in trials if trial.ended is not None])
+
+
+def warm_rate(ends: list[float]) -> float:
+    """Trials a second from their ends, without the first eighth: these wait for the start of processes and imports."""
+    ends = sorted(ends)
+    warm = len(ends) // 8
+    return (len(ends) - 1 - warm) / (ends[-1] - ends[warm])
 
 
 def first_batches(engine: str) -> list[float]:
@@ -152,7 +154,7 @@ def _run(engine: str, entrypoint: str, searcher: dict[str, Any], hparams: dict[s
 
 
 def tune(trials: int, reuse: bool) -> float:
-    """Seconds that Ray Tune takes for as many trials of the same length."""
+    """Trials of the same length a second with Ray Tune."""
     import ray
     from ray import tune as ray_tune
 
@@ -177,14 +179,21 @@ def tune(trials: int, reuse: bool) -> float:
         def load_checkpoint(self, checkpoint: Any) -> None:
             pass
 
+    ends: list[float] = []
+
+    class Ends(ray_tune.Callback):  # type: ignore[misc]
+        """Notes when each trial has ended."""
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            ends.append(time.monotonic())
+
     ray.init(log_to_driver=False)
     with tempfile.TemporaryDirectory() as directory:
         tuner = ray_tune.Tuner(
             Objective,
             param_space={"rate": ray_tune.uniform(0, 1)},
             tune_config=ray_tune.TuneConfig(num_samples=trials, reuse_actors=reuse),
-            run_config=ray_tune.RunConfig(storage_path=str(Path(directory)), verbose=0),
+            run_config=ray_tune.RunConfig(storage_path=str(Path(directory)), verbose=0, callbacks=[Ends()]),
         )
-        began = time.monotonic()
         tuner.fit()
-        return time.monotonic() - began
+    return warm_rate(ends)
