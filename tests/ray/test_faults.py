@@ -116,14 +116,17 @@ def test_a_node_with_another_version_is_refused(fragile: RayCluster, make_search
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: determined-pytorch\nVersion: 0.0.1\n")
     fragile.arrange({})
-    fragile.add_node("127.0.0.5", cpus=2, variables={"PYTHONPATH": str(other.parent)})
-    search = make_search(ONE_TRIAL, fragile)
-    experiment = search.create()
-    said = search.activate(experiment, expect=1)
-    assert "determined-pytorch 0.0.1 instead of" in said
-    fragile.add_node("127.0.0.3", cpus=1)
-    search.activate(experiment)
-    assert search.record(experiment)["state"] == "COMPLETED"
+    try:
+        fragile.add_node("127.0.0.5", cpus=2, variables={"PYTHONPATH": str(other.parent)})
+        search = make_search(ONE_TRIAL, fragile)
+        experiment = search.create()
+        said = search.activate(experiment, expect=1)
+        assert "determined-pytorch 0.0.1 instead of" in said
+        fragile.add_node("127.0.0.3", cpus=1)
+        search.activate(experiment)
+        assert search.record(experiment)["state"] == "COMPLETED"
+    finally:
+        fragile.arrange({"127.0.0.3": 1})  # without the node that uses files of this test
 
 
 def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
