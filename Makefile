@@ -162,13 +162,15 @@ $(FUZZ_STAMP): constraints.txt
 	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt schemathesis
 	touch $@
 
-# Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store, Chromium for the web page.
+# Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store, Chromium for the web page, Slurm
+# and network namespaces for clusters.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || (apt-get update -qq && \
 		apt-get install -y -qq postgresql)
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
 	@command -v slurmctld >/dev/null || (apt-get update -qq && apt-get install -y -qq slurm-wlm munge)
+	@command -v ip >/dev/null || (apt-get update -qq && apt-get install -y -qq iproute2)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(RAY_VENV) $(FUZZ_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

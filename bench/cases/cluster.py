@@ -15,6 +15,7 @@ from bench.table import Row, not_installed
 
 CASE = f"{TRIALS} trials of 50 ms over two nodes"
 OF_LOCAL, OF_TUNE_REUSED, OF_TUNE = 0.6, 5.0, 30.0
+LATER = 0.1  # seconds
 SEARCHER = {
     "name": "async_halving",
     "metric": "loss",
@@ -50,11 +51,12 @@ def cluster(effort: Effort) -> list[Row]:
                 detail={"pairs": pairs},
             )
         ]
+        rows.append(_first_batch_row(ray))
         if importlib.util.find_spec("pandas") is None or importlib.util.find_spec("pyarrow") is None:
             return [*rows, not_installed(CASE, "Ray Tune")]
         for reuse, limit in ((True, OF_TUNE_REUSED), (False, OF_TUNE)):
             trials = TRIALS if reuse else 8  # without reused actors a trial takes seconds
-            rate = trials / _in_child(ray, "bench.cases.cluster:tune", {"trials": trials, "reuse": reuse})
+            rate = _in_child(ray, "bench.cases.cluster:tune", {"trials": trials, "reuse": reuse})
             rows.append(
                 Row(
                     CASE,
@@ -69,6 +71,25 @@ def cluster(effort: Effort) -> list[Row]:
     return rows
 
 
+def _first_batch_row(ray: Any) -> Row:
+    """The time from the decision for a trial to its first batch, compared with the local engine."""
+    found = {
+        engine: _in_child(ray, "bench.cases.cluster:first_batches", {"engine": engine})
+        for engine in ("local", f"ray:{ray.address}")
+    }
+    local, own = (statistics.median(times) for times in found.values())
+    return Row(
+        "first batch on a warm node",
+        "determined on Ray",
+        us=own * 1e6,
+        ratio=own / local,
+        must_be=f"<= {LATER * 1000:g} ms later",
+        ok=own - local <= LATER,
+        note=f"{(own - local) * 1000:.0f} ms later than with the local engine",
+        detail=found,
+    )
+
+
 def _rate(engine: str, ray: Any) -> float:
     return float(_in_child(ray, "bench.cases.cluster:search", {"engine": engine}))
 
@@ -80,30 +101,60 @@ def _in_child(ray: Any, function: str, arguments: dict[str, Any]) -> Any:
 
 
 def search(engine: str) -> float:
-    """Trials a second of a search, from the first trial's start to the last one's end."""
+    """Trials a second of a search."""
+    trials = _run(engine, "python3 objective.py", SEARCHER, RATE)
+    return warm_rate([trial.ended for trial in trials if trial.ended is not None])
+
+
+def warm_rate(ends: list[float]) -> float:
+    """Trials a second from their ends, without the first eighth: these wait for the start of processes and imports."""
+    ends = sorted(ends)
+    warm = len(ends) // 8
+    return (len(ends) - 1 - warm) / (ends[-1] - ends[warm])
+
+
+def first_batches(engine: str) -> list[float]:
+    """Seconds from a trial's row to its first batch, trial by trial; the first ones wait for imports on each node."""
+    searcher = {
+        "name": "random",
+        "metric": "validation_loss",
+        "max_trials": 12,
+        "max_length": {"batches": 2},
+        "max_concurrent_trials": 1,
+    }
+    with tempfile.TemporaryDirectory() as place:
+        hparams = {"global_batch_size": 4, "place": place}
+        trials = _run(engine, "first_batch:FirstBatchTrial", searcher, hparams)
+        return [float((Path(place) / str(trial.id)).read_text()) - trial.created for trial in trials[4:]]
+
+
+def _run(engine: str, entrypoint: str, searcher: dict[str, Any], hparams: dict[str, Any]) -> list[Any]:
+    """Run an experiment to its end, and return its trials."""
     from determined.config.engine import parse_engine
     from determined.config.experiment import load_experiment
     from determined.experiment.creation.create import create_experiment
     from determined.experiment.runner.run import run_experiment
     from determined.store.open import checked_place, open_store
 
-    config = {"entrypoint": "python3 objective.py", "searcher": SEARCHER, "hyperparameters": RATE, "name": "bench"}
-    with_engine = {**config, "resources": {"engine": engine}}
-    store = open_store()
-    created = create_experiment(load_experiment(with_engine), MODELS, store)
-    run_experiment(checked_place(), created.experiment_id, engine=parse_engine(engine, "bench"))
-    trials = store.experiments.trials(created.experiment_id)
-    store.close()
-    # Not from the start of the command: both engines import torch first, once on each node.
-    started = min(trial.started for trial in trials if trial.started is not None)
-    ended = sorted(trial.ended for trial in trials if trial.ended is not None)
-    warm = ended[len(ended) // 8]  # the first trials wait for these imports
-    later = [one for one in ended if one > warm]
-    return len(later) / (ended[-1] - max(started, warm))
+    with tempfile.TemporaryDirectory() as storage:
+        config = {
+            "name": "bench",
+            "entrypoint": entrypoint,
+            "searcher": searcher,
+            "hyperparameters": hparams,
+            "resources": {"engine": engine},
+            "checkpoint_storage": {"type": "shared_fs", "host_path": storage},
+        }
+        store = open_store()
+        created = create_experiment(load_experiment(config), MODELS, store)
+        run_experiment(checked_place(), created.experiment_id, engine=parse_engine(engine, "bench"))
+        trials = list(store.experiments.trials(created.experiment_id))
+        store.close()
+    return trials
 
 
 def tune(trials: int, reuse: bool) -> float:
-    """Seconds that Ray Tune takes for as many trials of the same length."""
+    """Trials of the same length a second with Ray Tune."""
     import ray
     from ray import tune as ray_tune
 
@@ -128,14 +179,21 @@ def tune(trials: int, reuse: bool) -> float:
         def load_checkpoint(self, checkpoint: Any) -> None:
             pass
 
+    ends: list[float] = []
+
+    class Ends(ray_tune.Callback):  # type: ignore[misc]
+        """Notes when each trial has ended."""
+
+        def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            ends.append(time.monotonic())
+
     ray.init(log_to_driver=False)
     with tempfile.TemporaryDirectory() as directory:
         tuner = ray_tune.Tuner(
             Objective,
             param_space={"rate": ray_tune.uniform(0, 1)},
             tune_config=ray_tune.TuneConfig(num_samples=trials, reuse_actors=reuse),
-            run_config=ray_tune.RunConfig(storage_path=str(Path(directory)), verbose=0),
+            run_config=ray_tune.RunConfig(storage_path=str(Path(directory)), verbose=0, callbacks=[Ends()]),
         )
-        began = time.monotonic()
         tuner.fit()
-        return time.monotonic() - began
+    return warm_rate(ends)

@@ -28,6 +28,7 @@ from determined.config.dump import dump_yaml
 from determined.store.open import open_store
 from determined.store.store import Store
 from tests.helpers import leaks, warm
+from tests.helpers.hosts import Host
 from tests.helpers.waiting import wait_until
 
 DET = [sys.executable, "-m", "determined.cli"]
@@ -44,6 +45,7 @@ class Search:
     store: str | None = None  # DET_STORE
     environment: dict[str, str] = field(default_factory=dict)
     is_warm: bool = True  # `det` is forked from the warm interpreter (see `tests.helpers.warm`)
+    host: Host | None = None  # of the runner, which is not warm then; other commands run on this machine
 
     def env(self) -> dict[str, str]:
         own = {"XDG_DATA_HOME": str(self.home), "OMP_NUM_THREADS": "1", **self.environment}
@@ -65,10 +67,11 @@ class Search:
 
     def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
         """Run it in the background, in a process group of its own; what it says is added to `said`."""
-        start = warm.Popen if self.is_warm else subprocess.Popen
+        start = warm.Popen if self.is_warm and self.host is None else subprocess.Popen
+        command = [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options]
         with self.said.open("a") as output:
             return start(
-                [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options],
+                command if self.host is None else self.host.command(*command),
                 env=self.env(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

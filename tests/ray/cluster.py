@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from tests.helpers.hosts import Host
 from tests.helpers.searches import processes_of
-from tests.helpers.waiting import wait_until
 
 HEAD = "127.0.0.2"
 REPOSITORY = Path(__file__).parents[2]
@@ -46,6 +48,7 @@ class RayNode:
 
     address: str
     home: Path  # XDG_DATA_HOME of all its processes
+    cpus: int
 
     def processes(self) -> list[psutil.Process]:
         found = processes_of(self.home)
@@ -109,12 +112,15 @@ class RayNode:
 
 @dataclass
 class RayCluster:
-    """A head at 127.0.0.2 and further nodes. Use it as a context."""
+    """A head and further nodes, on this machine or on `hosts`. Use it as a context."""
 
     cpus: int = 2
     gpus: int = 0
     variables: dict[str, str] = field(default_factory=dict)  # of all nodes
     is_authenticated: bool = False
+    health_checks: dict[str, str] = field(default_factory=lambda: FAST_HEALTH_CHECKS)
+    head_address: str = HEAD
+    hosts: dict[str, Host] = field(default_factory=dict)  # by address; others are addresses of this machine
     nodes: dict[str, RayNode] = field(default_factory=dict)
     port: int = 0
 
@@ -125,7 +131,7 @@ class RayCluster:
             self.token.write_text("t0ken-of-this-cluster" * 2)
             self.token.chmod(0o600)
         try:
-            self._start(HEAD, ["--head", "--port=0", "--include-dashboard=false"])
+            self._start(self.head_address, ["--head", "--port=0", "--include-dashboard=false"])
             self.port = self._find_port()
         except BaseException:
             self.__exit__()
@@ -139,11 +145,11 @@ class RayCluster:
 
     @property
     def address(self) -> str:
-        return f"{HEAD}:{self.port}"
+        return f"{self.head_address}:{self.port}"
 
     @property
     def head(self) -> RayNode:
-        return self.nodes[HEAD]
+        return self.nodes[self.head_address]
 
     @property
     def token(self) -> Path:
@@ -167,9 +173,16 @@ class RayCluster:
     ) -> RayNode:
         return self._start(address, [f"--address={self.address}"], cpus=cpus, gpus=gpus, variables=variables or {})
 
-    def add_nodes(self, addresses: Iterable[str]) -> None:
-        for address in addresses:
-            self.add_node(address)
+    def arrange(self, cpus: Mapping[str, int]) -> None:
+        """Have nodes with these addresses and CPUs beside the head, and no others; start the missing ones at once."""
+        missing = dict(cpus)
+        for address, node in self.nodes.items():
+            if address != self.head_address and node.has_raylet() and cpus.get(address) == node.cpus:
+                del missing[address]
+            elif address != self.head_address:
+                node.clean_up()
+        with ThreadPoolExecutor() as starting:
+            list(starting.map(lambda address: self.add_node(address, cpus=missing[address]), missing))
 
     def ray(self, *arguments: str) -> str:
         """The output of a command of Ray, such as `ray status`."""
@@ -194,27 +207,38 @@ class RayCluster:
     ) -> RayNode:
         home = self._directory / f"{address}-{len(list(self._directory.glob(f'{address}-*')))}"
         (home / "tmp").mkdir(parents=True)
-        node = self.nodes[address] = RayNode(address, home)
+        cpus = self.cpus if cpus is None else cpus
+        node = self.nodes[address] = RayNode(address, home, cpus)
         if "--head" in options:
             options = [*options, f"--temp-dir={self._directory / 'ray'}"]
+        command = [
+            *(sys.executable, "-m", "ray.scripts.scripts", "start"),
+            *options,
+            f"--node-ip-address={address}",
+            f"--num-cpus={cpus}",
+            f"--num-gpus={self.gpus if gpus is None else gpus}",
+            "--object-store-memory=80000000",
+            "--disable-usage-stats",
+        ]
+        variables = {**(variables or {})}
+        if address in self.hosts:
+            command = self.hosts[address].command(*command)
+            variables["HOME"] = str(home)
         output = home / "start.txt"
-        with output.open("w") as file:
-            code = subprocess.run(
-                [
-                    *(sys.executable, "-m", "ray.scripts.scripts", "start"),
-                    *options,
-                    f"--node-ip-address={address}",
-                    f"--num-cpus={self.cpus if cpus is None else cpus}",
-                    f"--num-gpus={self.gpus if gpus is None else gpus}",
-                    "--object-store-memory=80000000",
-                    "--disable-usage-stats",
-                ],
-                env=self._environment(home, variables or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                timeout=_SECONDS_TO_START,
-            ).returncode
+        for tries in range(3):
+            with output.open("w") as file:
+                code = subprocess.run(
+                    command,
+                    env=self._environment(home, variables),
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    timeout=_SECONDS_TO_START,
+                ).returncode
+            # Ray gives a node 30 seconds, which is too little on a busy machine, and has no setting for it.
+            if "timed out during startup" not in output.read_text() or tries == 2:
+                break
+            node.clean_up()
         assert code == 0, output.read_text()
         return node
 
@@ -224,15 +248,12 @@ class RayCluster:
         outer = {name: os.environ[name] for name in kept if name in os.environ}
         # Setups of tests are imported from this repository.
         own = {"XDG_DATA_HOME": str(home), "TMPDIR": str(home / "tmp"), "PYTHONPATH": str(REPOSITORY)}
-        return {**outer, **FAST_HEALTH_CHECKS, **own, **self.settings(), **self.variables, **variables}
+        return {**outer, **self.health_checks, **own, **self.settings(), **self.variables, **variables}
 
     def _find_port(self) -> int:
-        (server,) = [one for one in self.head.processes() if _name(one) == "gcs_server"]
-        listening = wait_until(
-            lambda: [one.laddr.port for one in server.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
-        )
+        """The port of the head, from the command with which further nodes join it, as `ray start` shows it."""
         text = (self.head.home / "start.txt").read_text()
-        (port,) = [port for port in listening if f"{HEAD}:{port}" in text]
+        (port,) = set(re.findall(rf"--address='{re.escape(self.head_address)}:(\d+)'", text))
         return int(port)
 
 

@@ -1,7 +1,9 @@
-"""A cluster that the tests of this folder share: three nodes with two CPUs each."""
+"""The clusters that the tests of this folder share, because a node takes seconds to start."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +38,12 @@ SEARCH: dict[str, Any] = {
     "max_restarts": 0,  # a lost node must not count as one
     "reproducibility": {"experiment_seed": 11},
 }
+# One trial of a second.
+ONE_TRIAL: dict[str, Any] = {
+    **SEARCH,
+    "hyperparameters": {"global_batch_size": 16, "lr": 0.01},
+    "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 8}},
+}
 # One trial with two ranks.
 TWO_RANKS: dict[str, Any] = {
     **SEARCH,
@@ -56,10 +64,62 @@ class MakeSearch(Protocol):
     def __call__(self, config: dict[str, Any], cluster: RayCluster | None = None, **fields: Any) -> Search: ...
 
 
+class LocalRuns(Protocol):
+    def __call__(self, name: str) -> list[Any]: ...
+
+
+def run(search: Search) -> tuple[int, dict[str, Any], dict[tuple[int, int], dict[str, str]]]:
+    """Run an experiment to its end; return its id, its record and its weights."""
+    experiment = search.create()
+    search.activate(experiment)
+    files = weights(search, experiment)
+    assert any(files.values())
+    return experiment, search.record(experiment), files
+
+
+def weights(search: Search, experiment: int) -> dict[tuple[int, int], dict[str, str]]:
+    """The hashes of the files with weights of all checkpoints, by trial and step."""
+    found = {}
+    with search.opened() as store:
+        for trial in store.experiments.trials(experiment):
+            for row in store.checkpoints(trial.id):
+                directory = search.home / "checkpoints" / row.checkpoint_id
+                found[trial.number, row.steps_completed] = {
+                    path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                    for path in sorted(directory.rglob("*"))
+                    if path.is_file() and path.suffix in (".pth", ".pt", ".safetensors")
+                }
+    return found
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> LocalRuns:
+    """local("search"), local("ranks"): record and weights of SEARCH and TWO_RANKS on this machine."""
+
+    @functools.cache
+    def found(name: str) -> list[Any]:
+        home = tmp_path_factory.mktemp(name)
+        shared = {"type": "shared_fs", "host_path": str(home / "checkpoints")}
+        (home / "checkpoints").mkdir()
+        config = {"search": SEARCH, "ranks": TWO_RANKS}[name]
+        _, *record_and_weights = run(Search(home, MODELS / "linear", {"checkpoint_storage": shared, **config}))
+        return record_and_weights
+
+    return found
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
+    """Three nodes with two CPUs each. Tests leave them alone."""
     with RayCluster() as made:
-        made.add_nodes(["127.0.0.3", "127.0.0.4"])
+        made.arrange({"127.0.0.3": 2, "127.0.0.4": 2})
+        yield made
+
+
+@pytest.fixture(scope="session")
+def closed() -> Iterator[RayCluster]:
+    """One node with two GPUs, which asks for a token."""
+    with RayCluster(gpus=2, is_authenticated=True) as made:
         yield made
 
 

@@ -1,4 +1,4 @@
-"""What every engine must do holds for jobs on a cluster of one node with two CPUs."""
+"""What every engine must do holds for jobs on a cluster of one node with two slots."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from tests.ray.engines import opened, wait_for_slots
 class TestRayEngine(EngineContract):
     @pytest.fixture(scope="class")
     @classmethod
-    def engine(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
-        with RayCluster() as cluster:
-            with opened(cluster, tmp_path_factory.mktemp("engine")) as engine:
-                wait_for_slots(engine, 2)
-                assert cluster.head.files()
-                yield engine
-            assert cluster.head.files() == []
+    def engine(cls, closed: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayEngine]:
+        with opened(closed, tmp_path_factory.mktemp("engine")) as engine:
+            wait_for_slots(engine, 2)
+            assert closed.head.files()
+            yield engine
+        assert closed.head.files() == []
 
     def test_cpu_time_is_counted(self, bench: Bench) -> None:
         """Nodes tell the CPU time of running jobs every two seconds."""

@@ -16,7 +16,7 @@ from tests.helpers.postgres import PostgresServer
 from tests.helpers.searches import Search
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster, RayNode
-from tests.ray.conftest import SEARCH, MakeSearch
+from tests.ray.conftest import ONE_TRIAL, SEARCH, MakeSearch
 
 MODEL = Path(__file__).parent / "model"
 # Three trials at a time for some seconds, with a checkpoint every four batches.
@@ -57,13 +57,8 @@ def fragile() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def nodes(fragile: RayCluster) -> tuple[RayNode, RayNode]:
-    """Two nodes that work, whatever the last test did to them."""
-    for address in ("127.0.0.3", "127.0.0.4"):
-        node = fragile.nodes.get(address)
-        if node is None or not node.has_raylet():
-            if node is not None:
-                node.clean_up()
-            fragile.add_node(address, cpus=2)
+    """Two nodes that work, whatever the last test did to them, with a slot for each of the three trials."""
+    fragile.arrange({"127.0.0.3": 1, "127.0.0.4": 2})
     return fragile.nodes["127.0.0.3"], fragile.nodes["127.0.0.4"]
 
 
@@ -114,6 +109,34 @@ def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
     for disturbed in made:
         disturbed.runner.kill()
         disturbed.runner.wait()
+
+
+def test_a_node_with_another_version_is_refused(fragile: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "determined_pytorch-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: determined-pytorch\nVersion: 0.0.1\n")
+    fragile.arrange({})
+    try:
+        fragile.add_node("127.0.0.5", cpus=2, variables={"PYTHONPATH": str(other.parent)})
+        search = make_search(ONE_TRIAL, fragile)
+        experiment = search.create()
+        said = search.activate(experiment, expect=1)
+        assert "determined-pytorch 0.0.1 instead of" in said
+        fragile.add_node("127.0.0.3", cpus=1)
+        search.activate(experiment)
+        assert search.record(experiment)["state"] == "COMPLETED"
+    finally:
+        fragile.arrange({"127.0.0.3": 1})  # without the node that uses files of this test
+
+
+def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
+    fragile.arrange({"127.0.0.3": 1})
+    running = start()
+    running.wait_for_checkpoints(1)
+    assert fragile.nodes["127.0.0.3"].actors()
+    joined = fragile.add_node("127.0.0.4", cpus=2)
+    busy(joined)
+    running.finish(undisturbed)
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
@@ -169,7 +192,7 @@ def test_a_killed_runner(
     running.runner.wait()
     wait_until(lambda: not any(node.workers() for node in nodes), "a job lives on")
     running.search.wait_for_silence()
-    assert resources(fragile) == [[], 4.0, 4.0]
+    assert resources(fragile) == [[], 3.0, 3.0]
     running.runner = running.search.start(running.experiment)
     running.finish(undisturbed)
 
@@ -185,19 +208,6 @@ def resources(cluster: RayCluster) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
-    for address in ("127.0.0.3", "127.0.0.4"):
-        if address in fragile.nodes:
-            fragile.nodes[address].clean_up()
-    first = fragile.add_node("127.0.0.3", cpus=1)
-    running = start()
-    running.wait_for_checkpoints(1)
-    assert first.actors()
-    joined = fragile.add_node("127.0.0.4", cpus=2)
-    busy(joined)
-    running.finish(undisturbed)
 
 
 def test_a_trial_that_can_never_fit(

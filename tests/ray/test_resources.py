@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -17,14 +16,8 @@ from determined.engines.ray.engine import RayEngine
 from tests.engines.contract import Bench
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster
-from tests.ray.conftest import SEARCH, MakeSearch
+from tests.ray.conftest import ONE_TRIAL, MakeSearch
 from tests.ray.engines import opened, wait_for_slots
-
-ONE_TRIAL: dict[str, Any] = {
-    **SEARCH,
-    "hyperparameters": {"global_batch_size": 16, "lr": 0.01},
-    "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 8}},
-}
 
 HOLDER = """
 import sys
@@ -59,8 +52,8 @@ def holding(cluster: RayCluster, cpus: int) -> Iterator[None]:
         other.wait(60)
 
 
-def test_jobs_get_the_gpus_that_ray_gave(tmp_path: Path) -> None:
-    with RayCluster(gpus=2) as cluster, opened(cluster, tmp_path) as engine:
+def test_jobs_get_the_gpus_that_ray_gave(closed: RayCluster, tmp_path: Path) -> None:
+    with opened(closed, tmp_path) as engine:
         assert engine.slots == 2
         wait_for_slots(engine, 2)
         bench = Bench(engine, tmp_path)
@@ -117,36 +110,20 @@ def test_a_refused_node_is_avoided_with_the_reason(cluster: RayCluster, tmp_path
         assert engine.free_slots() == 4
 
 
-def test_a_node_with_another_version_is_refused(make_search: MakeSearch, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "determined_pytorch-0.0.1.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: determined-pytorch\nVersion: 0.0.1\n")
-    with RayCluster(cpus=0) as mixed:
-        mixed.add_node("127.0.0.3", cpus=2, variables={"PYTHONPATH": str(other.parent)})
-        search = make_search(ONE_TRIAL, mixed)
-        experiment = search.create()
-        said = search.activate(experiment, expect=1)
-        assert "determined-pytorch 0.0.1 instead of" in said
-        mixed.add_node("127.0.0.4", cpus=1)
-        search.activate(experiment)
-        assert search.record(experiment)["state"] == "COMPLETED"
-
-
-def test_a_cluster_with_authentication(make_search: MakeSearch, tmp_path: Path) -> None:
-    with RayCluster(is_authenticated=True) as closed:
-        search = make_search(ONE_TRIAL, closed)
-        experiment = search.create()
-        wrong = tmp_path / "wrong"
-        wrong.write_text("another-token" * 3)
-        right = search.environment["RAY_AUTH_TOKEN_PATH"]
-        search.environment["RAY_AUTH_TOKEN_PATH"] = str(wrong)
-        said = search.activate(experiment, expect=1)
-        assert "Traceback" not in said
-        (line,) = [line for line in said.splitlines() if "cannot connect" in line]
-        assert "RAY_AUTH_MODE is token here" in line
-        search.environment["RAY_AUTH_TOKEN_PATH"] = right
-        search.activate(experiment)
-        assert search.record(experiment)["state"] == "COMPLETED"
+def test_a_cluster_with_authentication(closed: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
+    search = make_search(ONE_TRIAL, closed)
+    experiment = search.create()
+    wrong = tmp_path / "wrong"
+    wrong.write_text("another-token" * 3)
+    right = search.environment["RAY_AUTH_TOKEN_PATH"]
+    search.environment["RAY_AUTH_TOKEN_PATH"] = str(wrong)
+    said = search.activate(experiment, expect=1)
+    assert "Traceback" not in said
+    (line,) = [line for line in said.splitlines() if "cannot connect" in line]
+    assert "RAY_AUTH_MODE is token here" in line
+    search.environment["RAY_AUTH_TOKEN_PATH"] = right
+    search.activate(experiment)
+    assert search.record(experiment)["state"] == "COMPLETED"
 
 
 def test_nothing_of_ours_listens_on_the_network(cluster: RayCluster, tmp_path: Path) -> None:

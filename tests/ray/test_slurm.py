@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from determined.store.open import open_store
-from tests.helpers.system import missing
+from tests.helpers.system import impossible, missing
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "clusters" / "slurm.sh"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "srun")
@@ -102,7 +102,7 @@ def slurm(tmp_path: Path, data_home: Path, monkeypatch: pytest.MonkeyPatch) -> I
     if not all(map(shutil.which, PROGRAMS)):
         missing("Slurm", "slurm-wlm munge")
     if os.geteuid() != 0:
-        pytest.skip("only root can run the daemons of Slurm")
+        impossible("only root can run the daemons of Slurm")
     home = tmp_path / "slurm"
     (home / "state").mkdir(parents=True)
     # Jobs and daemons of Slurm run in directories that no other user can enter.

@@ -89,11 +89,7 @@ def _outlasts(runner: Any, seconds: float) -> bool:
 
 def _repair(cluster: RayCluster) -> None:
     """Start the nodes again that were killed."""
-    for address in NODES:
-        if address not in cluster.nodes or not cluster.nodes[address].has_raylet():
-            if address in cluster.nodes:
-                cluster.nodes[address].clean_up()
-            cluster.add_node(address, cpus=2)
+    cluster.arrange(dict.fromkeys(NODES, 2))
 
 
 def _undisturbed(home: Path) -> dict[str, Any]:

@@ -1,0 +1,44 @@
+"""A cluster of two hosts, each with a network, a name, processes, a home and a data directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.hosts import two_hosts
+from tests.helpers.searches import Search
+from tests.ray.cluster import RayCluster
+from tests.ray.conftest import SEARCH, TWO_RANKS, LocalRuns, MakeSearch, run
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    """One slot on each host, so that the search uses both, and each rank of a trial runs on its own."""
+    with two_hosts() as hosts:
+        first, second = (host.address for host in hosts)
+        with RayCluster(cpus=1, head_address=first, hosts={host.address: host for host in hosts}) as made:
+            made.add_node(second)
+            yield made
+
+
+def nodes(search: Search, experiment: int) -> list[list[str] | None]:
+    """The node of each rank, for all trials."""
+    with search.opened() as store:
+        return [trial.nodes for trial in store.experiments.trials(experiment)]
+
+
+def test_a_search_over_two_hosts(cluster: RayCluster, make_search: MakeSearch, local: LocalRuns) -> None:
+    search = make_search(SEARCH, cluster, host=cluster.hosts[cluster.head_address])
+    experiment, *found = run(search)
+    assert found == local("search")
+    assert {name for names in nodes(search, experiment) for name in names or ()} == {"first-host", "second-host"}
+
+
+def test_a_trial_over_two_hosts(cluster: RayCluster, make_search: MakeSearch, local: LocalRuns) -> None:
+    """Between hosts Gloo needs the interface of the node: it would listen at the address of the host name."""
+    search = make_search(TWO_RANKS, cluster, host=cluster.hosts[cluster.head_address])
+    experiment, *found = run(search)
+    assert found == local("ranks")
+    (names,) = nodes(search, experiment)
+    assert sorted(names or ()) == ["first-host", "second-host"]
