@@ -19,7 +19,7 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from determined.engines.ray.placement import Share, reason_for_waiting, shares_of
+from determined.engines.ray.placement import Share, shares_of
 
 T = TypeVar("T")
 
@@ -41,7 +41,6 @@ class _Requested:
 
     exclude: list[str]
     handle: Any = None
-    reported: str = ""
     granted: bool = False
     leases: tuple[Any, ...] = ()
 
@@ -57,10 +56,9 @@ class PlacementGroups:
         *,
         single_node: bool,
         on_granted: Callable[[int, tuple[Share, ...]], Awaitable[None]],
-        on_waiting: Callable[[int, str], None],
     ) -> None:
         self._experiment, self._slots, self._kind, self._single_node = experiment, slots, kind, single_node
-        self._on_granted, self._on_waiting = on_granted, on_waiting
+        self._on_granted = on_granted
         self._groups: dict[int, _Requested] = {}
         self._returned: list[_Requested] = []
         self._changed = asyncio.Event()
@@ -131,7 +129,7 @@ class PlacementGroups:
                     await self._ask(partial(remove_placement_group, group.handle))
 
     async def _look(self) -> None:
-        """Report groups that Ray has granted since the last look, and why others wait. One call for all of them."""
+        """Report groups that Ray has granted since the last look. One call for all of them."""
         waiting = {number: group for number, group in self._groups.items() if not group.granted}
         if not waiting:
             return
@@ -143,11 +141,6 @@ class PlacementGroups:
             if entry["state"] == "CREATED":
                 group.granted = True
                 await self._use(number, group, entry["bundles_to_node_id"])
-                continue
-            reason = str(entry.get("stats", {}).get("scheduling_state", ""))
-            if reason and reason != group.reported:
-                group.reported = reason
-                self._on_waiting(number, reason_for_waiting(reason))
 
     async def _use(self, number: int, group: _Requested, nodes: dict[int, str]) -> None:
         """Find the GPUs of a granted group and report it; request another one if its node is lost meanwhile."""
