@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.helpers.postgres import PostgresServer
@@ -106,8 +108,8 @@ def busy(*nodes: RayNode) -> RayNode:
 def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
     made: list[Disturbed] = []
 
-    def start(store: str | None = None) -> Disturbed:
-        made.append(Disturbed(make_search(SLOW, fragile, model=MODEL, store=store)))
+    def start(store: str | None = None, **config: Any) -> Disturbed:
+        made.append(Disturbed(make_search({**SLOW, **config}, fragile, model=MODEL, store=store)))
         return made[-1]
 
     yield start
@@ -151,6 +153,22 @@ def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
             process.send_signal(signal.SIGCONT)
     wait_until(lambda: not node.workers(), "a job lives on")
     assert running.search.record(running.experiment) == undisturbed
+
+
+def test_an_actor_that_does_not_answer_is_lost_after_the_configured_time(
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
+) -> None:
+    """Ray itself sees nothing: its processes on that node work."""
+    running = start(resources={"node_timeout": 5})
+    running.wait_for_checkpoints()
+    (actor,) = busy(*nodes).actors()
+    actor.suspend()
+    try:
+        running.finish(undisturbed)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            actor.resume()
+    assert "no answer for 5 s" in running.search.said.read_text()
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ import pytest
 from determined.engines.base import Event, Exited, Line
 from determined.engines.ray.engine import RayEngine
 from tests.engines.contract import Bench
+from tests.helpers.searches import Search
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster
 from tests.ray.conftest import SEARCH, MakeSearch
 from tests.ray.engines import opened, wait_for_slots
+from tests.ray.test_faults import MODEL, SLOW
 
 ONE_TRIAL: dict[str, Any] = {
     **SEARCH,
@@ -124,8 +127,28 @@ def test_a_node_with_another_version_is_refused(make_search: MakeSearch, tmp_pat
         said = search.activate(experiment, expect=1)
         assert "determined-pytorch 0.0.1 instead of" in said
         mixed.add_node("127.0.0.4", cpus=1)
+        # Three trials at a time, so that Ray gives both nodes.
+        search = make_search(SLOW, mixed, model=MODEL)
+        experiment = search.create()
+        runner = search.start(experiment)
+        try:
+            shown = wait_until(lambda: refusals(search))
+            assert "127.0.0.3 by experiment 1: it has determined-pytorch 0.0.1 instead of" in shown[0]
+            assert json.loads(search.det("cluster", "--json").stdout)["refused"][0]["node"] == "127.0.0.3"
+        finally:
+            runner.kill()
+            runner.wait()
+        # The entry of a killed runner is not shown.
+        wait_until(lambda: not refusals(search))
         search.activate(experiment)
         assert search.record(experiment)["state"] == "COMPLETED"
+        logs = search.det("trial", "logs", "1").stdout + search.det("trial", "logs", "3").stdout
+        assert "node 127.0.0.3 of the Ray cluster is not used: it has determined-pytorch 0.0.1" in logs
+
+
+def refusals(search: Search) -> list[str]:
+    """The lines of `det cluster` about nodes that are not used."""
+    return [line for line in search.det("cluster").stdout.splitlines() if line.startswith("Not used")]
 
 
 def test_a_cluster_with_authentication(make_search: MakeSearch, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from determined.engines.ray.connecting import first_line
 from determined.engines.ray.node.actor import Node
 
 _SECONDS_BETWEEN_TRIES = 0.5
+# Ray would kill the children of an actor that ends: its warm process, before that has killed what its jobs left behind.
+_VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
 class _Actor:
@@ -62,6 +64,7 @@ class NodeActors:
             num_cpus=0,
             max_concurrency=3,
             max_restarts=0,
+            runtime_env={"env_vars": _VARIABLES},
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
         actor = self._actors[node] = _Actor(remote.remote(settings, self._code))

@@ -89,7 +89,7 @@ class PlacementGroups:
             await self._return_all()
             for number, group in list(self._groups.items()):
                 if group.handle is None:
-                    group.handle = await self._ask(partial(self._create, number, group))
+                    group.handle = await self.ask(partial(self._create, number, group))
             await self._look()
 
     async def close(self, seconds: float) -> None:
@@ -102,9 +102,9 @@ class PlacementGroups:
     async def kill(self, handle: Any) -> None:
         """End an actor, if it has not ended already."""
         with contextlib.suppress(Exception):
-            await self._ask(partial(ray.kill, handle))
+            await self.ask(partial(ray.kill, handle))
 
-    async def _ask(self, call: Callable[[], T]) -> T:
+    async def ask(self, call: Callable[[], T]) -> T:
         """Make a call to Ray's head, in the thread that may block."""
         return await asyncio.get_running_loop().run_in_executor(self._head, call)
 
@@ -126,14 +126,14 @@ class PlacementGroups:
             if group.handle is not None:
                 # Ray removes the groups of this process at its end in any case.
                 with contextlib.suppress(Exception):
-                    await self._ask(partial(remove_placement_group, group.handle))
+                    await self.ask(partial(remove_placement_group, group.handle))
 
     async def _look(self) -> None:
         """Report groups that Ray has granted since the last look. One call for all of them."""
         waiting = {number: group for number, group in self._groups.items() if not group.granted}
         if not waiting:
             return
-        table = await self._ask(placement_group_table)
+        table = await self.ask(placement_group_table)
         for number, group in waiting.items():
             entry = table.get(group.handle.id.hex())
             if entry is None or self._groups.get(number) is not group:

@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,11 +26,14 @@ from determined.engines.ray.bridge.actors import NodeActors
 from determined.engines.ray.bridge.groups import PlacementGroups
 from determined.engines.ray.bridge.runner_connection import RunnerConnection
 from determined.engines.ray.connecting import connect, first_line
+from determined.engines.ray.growth import grows
 from determined.engines.ray.placement import Share, node_names
+from determined.engines.ray.refusals import publish_refusals
 
 _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
 _SECONDS_WITHOUT_HEAD = 5.0
+_SECONDS_FOR_AUTOSCALER = 15.0  # it reports every 5 seconds, also on a cluster that was just started
 _SECONDS_TO_FINISH = 3.0  # in which nodes clean up at the end
 
 
@@ -61,9 +65,9 @@ class _Bridge:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._delayed: dict[str, list[dict[str, Any]]] = {}  # commands for jobs that are being started
-        self._described: list[Any] = []
+        self._described: dict[str, Any] = {}
         # Decided once: groups and nodes of one experiment must agree on what a slot is.
-        self._kind = _slot_kind(_ray_nodes())
+        self._kind = _slot_kind(ray.nodes())
         self._groups = PlacementGroups(
             settings["experiment"],
             settings["slots"],
@@ -80,7 +84,7 @@ class _Bridge:
         inbox: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         self._runner.start(lambda message: loop.call_soon_threadsafe(inbox.put_nowait, message))
-        self._describe_cluster(_ray_nodes())
+        await self._look_first()
         self._spawn(self._watch_nodes())
         self._spawn(self._groups.serve())
         while (message := await inbox.get()) is not None:
@@ -101,6 +105,8 @@ class _Bridge:
             self._start(message["start"], message["parts"], 0)
         elif "tell" in message:
             self._tell(message)
+        elif "refused" in message:
+            self._spawn(self._publish(message["refused"]))
         elif "answers" in message:
             for node, commands in message["answers"].items():
                 for command in commands:
@@ -130,11 +136,22 @@ class _Bridge:
         """Start the actors of the nodes of a granted group, and report it."""
         if any(share.node not in self._nodes for share in shares):
             # A node that has just joined: its slots and its address are needed.
-            self._describe_cluster(await asyncio.to_thread(_ray_nodes))
+            self._describe_cluster(*await asyncio.to_thread(_look))
         for share in shares:
             if share.node in self._nodes:  # else it left the cluster meanwhile, and its group with it
                 self._actors.open(share.node, **self._nodes[share.node])
         self._runner.send({"granted": number, "shares": [[one.node, one.slots, one.gpus] for one in shares]})
+
+    async def _look_first(self) -> None:
+        """Report the nodes of the cluster. If a trial does not fit, wait a little for the report of an autoscaler."""
+        deadline = time.monotonic() + _SECONDS_FOR_AUTOSCALER
+        while True:
+            nodes, growing = _look()
+            present = sum(node["Resources"].get(self._kind, 0) for node in nodes if node["Alive"])
+            if growing is not None or present >= self._settings["slots"] or time.monotonic() >= deadline:
+                self._describe_cluster(nodes, growing)
+                return
+            await asyncio.sleep(_SECONDS_BETWEEN_NODES)
 
     async def _watch_nodes(self) -> None:
         """Report nodes that join or leave, and the loss of the head."""
@@ -142,7 +159,7 @@ class _Bridge:
         while True:
             try:
                 # In a thread, because the call blocks while the head does not answer.
-                nodes = await asyncio.wait_for(asyncio.to_thread(_ray_nodes), _SECONDS_WITHOUT_HEAD)
+                nodes, growing = await asyncio.wait_for(asyncio.to_thread(_look), _SECONDS_WITHOUT_HEAD)
             # Errors of Ray's C++ part have no common class.
             except Exception as error:  # noqa: BLE001
                 if time.monotonic() - answered >= _SECONDS_WITHOUT_HEAD:
@@ -155,21 +172,28 @@ class _Bridge:
                 for node in nodes:
                     if not node["Alive"]:
                         self._actors.lose(node["NodeID"], "Ray reports that the node has died")
-                self._describe_cluster(nodes)
+                self._describe_cluster(nodes, growing)
             await asyncio.sleep(_SECONDS_BETWEEN_NODES)
 
-    def _describe_cluster(self, nodes: list[dict[str, Any]]) -> None:
-        """Report the nodes of the cluster if they have changed."""
+    def _describe_cluster(self, nodes: list[dict[str, Any]], growing: bool | None) -> None:
+        """Report the nodes of the cluster, and whether an autoscaler adds some, if that has changed."""
         alive = [node for node in nodes if node["Alive"]]
         addresses = [node["NodeManagerAddress"] for node in alive]
         names = node_names([node.get("NodeManagerHostname", "") for node in alive], addresses)
         slots = [int(node["Resources"].get(self._kind, 0)) for node in alive]
         ids = [node["NodeID"] for node in alive]
-        described = [list(one) for one in zip(ids, addresses, names, slots, strict=True)]
-        self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in described}
+        rows = [list(one) for one in zip(ids, addresses, names, slots, strict=True)]
+        self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in rows}
+        described = {"cluster": rows, "kind": self._kind, "can_grow": bool(growing)}
         if described != self._described:
             self._described = described
-            self._runner.send({"cluster": described, "kind": self._kind, "can_grow": _can_grow()})
+            self._runner.send(described)
+
+    async def _publish(self, refused: dict[str, str]) -> None:
+        """Let `det cluster` show which nodes are not used."""
+        # Nobody can ask a cluster without a head, and its loss is reported by `_watch_nodes`.
+        with contextlib.suppress(Exception):
+            await self._groups.ask(partial(publish_refusals, self._settings["experiment"], refused))
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         """Run a coroutine in the background; an unexpected error ends the bridge, which the runner reports."""
@@ -189,6 +213,8 @@ class _Bridge:
     async def _close(self) -> None:
         """Let the nodes delete what they have created, end all actors and return all groups."""
         await self._actors.close(_SECONDS_TO_FINISH)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._publish({}), _SECONDS_TO_FINISH)
         await self._groups.close(_SECONDS_TO_FINISH)
 
 
@@ -197,10 +223,6 @@ def _slot_kind(nodes: list[dict[str, Any]]) -> str:
     return "GPU" if any(node["Alive"] and node["Resources"].get("GPU") for node in nodes) else "CPU"
 
 
-def _ray_nodes() -> list[dict[str, Any]]:
-    return list(ray.nodes())
-
-
-def _can_grow() -> bool:
-    """Return whether the user says that an autoscaler adds nodes for demand that no node can serve now."""
-    return os.environ.get("DET_CLUSTER_GROWS", "").lower() in ("1", "true", "yes", "on")
+def _look() -> tuple[list[dict[str, Any]], bool | None]:
+    """Return the nodes of the cluster, and whether an autoscaler adds some; see `grows`."""
+    return list(ray.nodes()), grows()

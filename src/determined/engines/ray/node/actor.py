@@ -30,7 +30,7 @@ from determined.errors import DeterminedError
 # Variables that Ray sets for its own workers. OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES would take CPUs and GPUs away
 # from jobs, and PYTHONBREAKPOINT would let `breakpoint()` wait for Ray's debugger.
 _OF_RAY = ("PYTHONBREAKPOINT", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
-_SECONDS_OF_A_POLL = 5.0
+_LONGEST_POLL = 5.0  # seconds
 # Beyond this many unread events no output is read any more, so that jobs block on their pipes (back-pressure).
 _MOST_EVENTS = 20_000
 
@@ -71,7 +71,8 @@ class Node:
             self._events = [event for event in self._events if event[0] > seen]
             # The thread may wait for space in the list.
             self._lock.notify_all()
-            self._lock.wait_for(lambda: self._events, _SECONDS_OF_A_POLL)
+            # Well within the time in which the bridge wants an answer.
+            self._lock.wait_for(lambda: self._events, min(_LONGEST_POLL, self._silence / 3))
             self._polled = time.monotonic()
             return list(self._events)
 
