@@ -17,6 +17,8 @@ from determined.engines.ray.connecting import first_line
 from determined.engines.ray.node.actor import Node
 
 _SECONDS_BETWEEN_TRIES = 0.5
+# In which an actor must answer for the first time: its process starts and imports modules, on a busy node.
+_SECONDS_TO_START = 60.0
 # Ray would kill the children of an actor that ends: its warm process, before that has killed what its jobs left behind.
 _VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
@@ -27,6 +29,7 @@ class _Actor:
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.answered = time.monotonic()
+        self.has_answered = False
         self.commands: list[list[Any]] = []
         self.has_commands = asyncio.Event()
 
@@ -106,26 +109,27 @@ class NodeActors:
         """Pass on the events of a node until it is lost."""
         seen = 0
         while self._actors.get(node) is actor:
+            limit = self._silence if actor.has_answered else max(self._silence, _SECONDS_TO_START)
             try:
                 if self._runner.is_full:
                     # The node must know that it is still wanted, although its events are not fetched.
-                    await asyncio.wait_for(actor.handle.beat.remote(), self._silence)
+                    await asyncio.wait_for(actor.handle.beat.remote(), limit)
                     actor.answered = time.monotonic()
                     await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
                     continue
                 # Long-polled: the node answers as soon as there is an event, or after some seconds.
-                events = await asyncio.wait_for(actor.handle.events.remote(seen), self._silence)
+                events = await asyncio.wait_for(actor.handle.events.remote(seen), limit)
             except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
                 self.lose(node, first_line(error))
                 return
             except (RayError, TimeoutError) as error:
                 # Not reachable now; it counts as lost if that lasts.
-                if time.monotonic() - actor.answered > self._silence:
-                    self.lose(node, f"no answer for {self._silence:g} s: {first_line(error)}")
+                if time.monotonic() - actor.answered > limit:
+                    self.lose(node, f"no answer for {limit:g} s: {first_line(error)}")
                     return
                 await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
                 continue
-            actor.answered = time.monotonic()
+            actor.answered, actor.has_answered = time.monotonic(), True
             if events:
                 seen = events[-1][0]
                 self._runner.send({"events": node, "list": [event for _, event in events]})
