@@ -23,7 +23,7 @@ def sleepers(node: RayNode) -> list[psutil.Process]:
 
 def _is_sleeper(process: psutil.Process) -> bool:
     try:
-        return process.cmdline()[-1:] == ["54321"]
+        return bool(process.cmdline()[-1:] == ["54321"])
     except psutil.NoSuchProcess:
         return False
 
