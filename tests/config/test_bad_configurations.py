@@ -166,6 +166,7 @@ BAD: list[tuple[dict[str, Any], str, Any, str | None, str]] = [
         "slots_per_trial, which is 4",
     ),
     (MINIMAL, "resources.priority", 100, None, "from 1 to 99"),
+    (MINIMAL, "resources.node_timeout", 4, None, "from 5 on"),
     (MINIMAL, "resources.shm_size", "many", None, "such as 1.5G"),
     (MINIMAL, "resources.shm_size", "1 gi", None, "write 1 GiB"),
     (MINIMAL, "resources.shm_size", "1.5Mi", None, "write 1.5 MiB"),

@@ -128,6 +128,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("resources.slots", MINIMAL, None, [0, 4]),
     ("resources.is_single_node", MINIMAL, None, [True]),
     ("resources.engine", MINIMAL, None, ["local", "ray", "ray:10.0.0.1:6379"]),
+    ("resources.node_timeout", MINIMAL, None, [5, 60.5]),
     ("resources.priority", MINIMAL, None, [1, 99]),
     ("resources.weight", MINIMAL, None, [1, 0.5]),
     ("resources.resource_pool", MINIMAL, None, ["gpus"]),

@@ -122,7 +122,8 @@ class RayCluster:
     head_address: str = HEAD
     hosts: dict[str, Host] = field(default_factory=dict)  # by address; others are addresses of this machine
     nodes: dict[str, RayNode] = field(default_factory=dict)
-    port: int = 0
+    port: int = 0  # of the head; 0 for any that is free
+    head_options: tuple[str, ...] = ()
 
     def __enter__(self) -> RayCluster:
         # Short, because the paths of Ray's sockets must be.
@@ -131,7 +132,10 @@ class RayCluster:
             self.token.write_text("t0ken-of-this-cluster" * 2)
             self.token.chmod(0o600)
         try:
-            self._start(self.head_address, ["--head", "--port=0", "--include-dashboard=false"])
+            self._start(
+                self.head_address,
+                ["--head", f"--port={self.port}", "--include-dashboard=false", *self.head_options],
+            )
             self.port = self._find_port()
         except BaseException:
             self.__exit__()

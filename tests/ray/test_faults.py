@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.helpers.postgres import PostgresServer
@@ -101,8 +103,8 @@ def busy(*nodes: RayNode) -> RayNode:
 def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
     made: list[Disturbed] = []
 
-    def start(store: str | None = None) -> Disturbed:
-        made.append(Disturbed(make_search(SLOW, fragile, model=MODEL, store=store)))
+    def start(store: str | None = None, **config: Any) -> Disturbed:
+        made.append(Disturbed(make_search({**SLOW, **config}, fragile, model=MODEL, store=store)))
         return made[-1]
 
     yield start
@@ -123,10 +125,30 @@ def test_a_node_with_another_version_is_refused(fragile: RayCluster, make_search
         said = search.activate(experiment, expect=1)
         assert "determined-pytorch 0.0.1 instead of" in said
         fragile.add_node("127.0.0.3", cpus=1)
+        # Three trials at a time, so that Ray gives both nodes.
+        search = make_search(SLOW, fragile, model=MODEL)
+        experiment = search.create()
+        runner = search.start(experiment)
+        try:
+            shown = wait_until(lambda: refusals(search))
+            assert "127.0.0.5 by experiment 1: it has determined-pytorch 0.0.1 instead of" in shown[0]
+            assert json.loads(search.det("cluster", "--json").stdout)["refused"][0]["node"] == "127.0.0.5"
+        finally:
+            runner.kill()
+            runner.wait()
+        # The entry of a killed runner is not shown.
+        wait_until(lambda: not refusals(search))
         search.activate(experiment)
         assert search.record(experiment)["state"] == "COMPLETED"
+        logs = search.det("trial", "logs", "1").stdout + search.det("trial", "logs", "3").stdout
+        assert "node 127.0.0.5 of the Ray cluster is not used: it has determined-pytorch 0.0.1" in logs
     finally:
         fragile.arrange({"127.0.0.3": 1})  # without the node that uses files of this test
+
+
+def refusals(search: Search) -> list[str]:
+    """The lines of `det cluster` about nodes that are not used."""
+    return [line for line in search.det("cluster").stdout.splitlines() if line.startswith("Not used")]
 
 
 def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
@@ -174,6 +196,22 @@ def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
             process.send_signal(signal.SIGCONT)
     wait_until(lambda: not node.workers(), "a job lives on")
     assert running.search.record(running.experiment) == undisturbed
+
+
+def test_an_actor_that_does_not_answer_is_lost_after_the_configured_time(
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
+) -> None:
+    """Ray itself sees nothing: its processes on that node work."""
+    running = start(resources={"node_timeout": 5})
+    running.wait_for_checkpoints()
+    (actor,) = busy(*nodes).actors()
+    actor.suspend()
+    try:
+        running.finish(undisturbed)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            actor.resume()
+    assert "no answer for 5 s" in running.search.said.read_text()
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])

@@ -29,8 +29,8 @@ _COLUMNS = [Column("Node", rank=0), Column("Address"), Column("Slots"), Column("
 def cluster(engine: EngineChoice | None, form: Form) -> None:
     """Show the nodes of a Ray cluster and what runs there.
 
-    Also shows the experiments that wait for slots, and why. Without --engine and DET_ENGINE it is the cluster of this
-    machine. Trials are those of the present store.
+    Also shows the experiments that wait for slots, and why, and the nodes that an experiment does not use. Without
+    --engine and DET_ENGINE it is the cluster of this machine. Trials are those of the present store.
 
     \b
     Example: det cluster --engine ray:10.0.0.1:6379
@@ -46,13 +46,24 @@ def cluster(engine: EngineChoice | None, form: Form) -> None:
     nodes = [_node(node, kind, running) for node in found["nodes"]]
     ids = {experiment.key: experiment.id for experiment in experiments}
     pending = [_pending(group, ids) for group in found["groups"] if group["state"] != "CREATED"]
+    names = {node["id"]: node["name"] for node in found["nodes"]}
+    refused = [
+        {"node": names[node], "experiment": ids.get(key), "reason": reason}
+        for key, nodes_of_it in found["refused"].items()
+        for node, reason in nodes_of_it.items()
+        if node in names
+    ]
     if form == "json":
-        print_json({"ray": found["ray"], "slots": kind, "nodes": nodes, "pending": pending})
+        shown = {"ray": found["ray"], "slots": kind, "grows": found["grows"]}
+        print_json({**shown, "nodes": nodes, "pending": pending, "refused": refused})
         return
     click.echo(table(_COLUMNS, [[*list(node.values())[:4], _shown(node["trials"])] for node in nodes]))
-    click.echo(f"Slots are {kind}s. Ray {found['ray']}")
+    autoscaler = ", with an autoscaler" if found["grows"] else ""
+    click.echo(f"Slots are {kind}s. Ray {found['ray']}{autoscaler}")
     for line, count in Counter(map(_waiting, pending)).items():
         click.echo(visible(f"Waiting: {counted(count, 'trial')} of {line}"))
+    for one in refused:
+        click.echo(visible(f"Not used: {one['node']} by {_whose(one['experiment'])}: {one['reason']}"))
 
 
 def _node(node: dict[str, Any], kind: str, running: list[Trial]) -> dict[str, Any]:
@@ -78,8 +89,11 @@ def _pending(group: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
 
 def _waiting(group: dict[str, Any]) -> str:
     """Return whose trial waits for how many slots, and why."""
-    whose = "an experiment of another store" if group["experiment"] is None else f"experiment {group['experiment']}"
-    return f"{whose}, {counted(group['slots'], 'slot')} each: {group['reason']}"
+    return f"{_whose(group['experiment'])}, {counted(group['slots'], 'slot')} each: {group['reason']}"
+
+
+def _whose(experiment: int | None) -> str:
+    return "an experiment of another store" if experiment is None else f"experiment {experiment}"
 
 
 def _shown(trials: dict[str, int]) -> str:

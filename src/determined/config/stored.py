@@ -85,6 +85,7 @@ class StoredResources(_Block):
     resource_pool = _Field("")
     is_single_node = _Field[bool | None](None)
     engine = _Field("local")
+    node_timeout = _Field(20.0)  # seconds
 
     @property
     def slots(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 
 from determined.engines.base import Exited, Job, Line, WakeupRequested
 from determined.engines.command import Shell
-from determined.engines.ray import engine as engine_module
+from determined.engines.ray import jobs
 from determined.engines.ray.engine import Experiment, RayEngine
 from determined.errors import EngineError, MissingExtraError
 from tests.engines.ray.fake_bridge import CLUSTER, NODES, FakeBridge, collected, settle
@@ -60,7 +60,6 @@ def test_a_job_gets_a_part_on_each_node_of_its_group(fake: FakeBridge, engine: R
     assert message["parts"] == [{"node": "a", "rank": 0, **both}, {"node": "b", "rank": 1, **both}]
     assert engine.where("1.1.1") == ["first", "second"]
     assert engine.free_slots() == 0
-    assert engine.describe()["jobs"] == {"1.1.1": ["first", "second"]}
     with pytest.raises(EngineError, match="already running"):
         engine.start(job())
     with pytest.raises(EngineError, match="Ray has granted none"):
@@ -81,35 +80,20 @@ def test_it_has_ended_when_all_its_parts_have(fake: FakeBridge, engine: RayEngin
     assert engine.where("1.1.1") == []
 
 
-def test_the_first_failure_counts_and_the_others_are_killed_after_three_seconds(
+def test_after_a_failure_the_other_parts_are_killed(
     fake: FakeBridge, engine: RayEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert engine_module._SECONDS_BEFORE_KILL == 3.0
-    monkeypatch.setattr(engine_module, "_SECONDS_BEFORE_KILL", 0.3)
+    monkeypatch.setattr(jobs, "SECONDS_BEFORE_KILL", 0.1)
     engine.start(job())
-    failed = time.monotonic()
     fake.events_of("b", exited(7))
-    message: list[dict[str, Any]] = []
-    while not message:
-        assert engine.events(0.05) == []
-        if engine._jobs["1.1.1"].exits and engine._jobs["1.1.1"].kill_at is None:
-            message.append(fake.heard("tell"))
-    assert time.monotonic() - failed >= 0.3
-    assert message[0] == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
+    heard: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: heard.append(fake.heard("tell")))
+    thread.start()
+    wait_until(lambda: engine.events(0.05) == [] and heard)
+    thread.join()
+    assert heard == [{"tell": ["kill", "1.1.1"], "nodes": ["a"]}]
     fake.events_of("a", exited(137, "SIGKILL"))
     assert collected(engine, 1) == [Exited("1.1.1", 7, None, False, 2.0)]
-
-
-def test_a_part_that_ends_well_waits_for_the_others(
-    fake: FakeBridge, engine: RayEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_module, "_SECONDS_BEFORE_KILL", 0.0)
-    engine.start(job())
-    fake.events_of("b", exited(0))
-    settle(engine)
-    assert engine._jobs["1.1.1"].kill_at is None
-    fake.events_of("a", exited(4))
-    assert collected(engine, 1) == [Exited("1.1.1", 4, None, False, 2.0)]
 
 
 def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -> None:
@@ -174,8 +158,8 @@ def test_a_node_whose_actor_never_starts_is_refused(fake: FakeBridge, monkeypatc
         fake.say({"granted": number, "shares": [["b", 1, []]]}, {"lost": "b", "reason": "no module determined"})
         settle(engine)
         engine.announce_demand(1)
-    assert engine.describe()["nodes"][1]["refused"] == "its actor could not be started: no module determined"
-    assert [fake.heard("request")["exclude"] for _ in range(6)][-1] == ["b"]
+    assert fake.heard("refused") == {"refused": {"b": "its actor could not be started: no module determined"}}
+    assert fake.heard("request")["exclude"] == ["b"]
 
 
 def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,13 +170,33 @@ def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest
     fake.events_of("a", ["refused", "torch 1.0 instead of 2.0"])
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    assert fake.heard("refused") == {"refused": {"a": "torch 1.0 instead of 2.0"}}
     assert fake.heard("request") == {"request": [], "return": [1], "exclude": []}
     engine.announce_demand(2)
     assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
     assert engine.slots == 2
-    refused = {node["name"]: node["refused"] for node in engine.describe()["nodes"]}
-    assert refused == {"first": "torch 1.0 instead of 2.0", "second": ""}
     assert "second: 2" in str(engine.reason_not_to_fit(3))
+
+
+def test_trials_say_which_nodes_are_not_used(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(1)
+    fake.say({"granted": 1, "shares": [["b", 1, []]]})
+    fake.events_of("b", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    engine.start(job(slots=1))
+    fake.events_of("a", ["refused", "torch 1.0 instead of 2.0"])
+    (line,) = collected(engine, 1)
+    assert isinstance(line, Line)
+    assert (line.key, line.level) == ("1.1.1", "WARNING")
+    assert line.text == "node first of the Ray cluster is not used: torch 1.0 instead of 2.0"
+    fake.events_of("b", exited(0))
+    assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 1.0)]
+    # Whoever looks at a later trial finds it as well.
+    engine.start(job("1.1.2", slots=1))
+    (later,) = collected(engine, 1)
+    assert isinstance(later, Line)
+    assert (later.key, later.text) == ("1.1.2", line.text)
 
 
 def test_without_any_node_left_the_reasons_are_told(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,10 +324,9 @@ def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytes
     engine.announce_demand(3)
     assert fake.heard("request")["request"] == [1, 2, 3]
     assert [engine.wants_more_slots] == [True]
-    fake.say({"waiting": 1, "reason": "in use"}, {"granted": 2, "shares": [["a", 1, ["7"]]]})
+    fake.say({"granted": 2, "shares": [["a", 1, ["7"]]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
-    assert engine.describe()["pending"] == ["in use", ""]
     engine.start(job(slots=1))
     assert fake.heard("start")["parts"][0]["gpus"] == ["7"]
     engine.announce_demand(1)

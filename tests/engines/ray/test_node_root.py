@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from determined import paths
-from determined.engines.ray.node import _new_root
+from determined.engines.ray.node.root import new_root
 from determined.machine import this_machine
 
 ACTOR = """
 import sys
-from determined.engines.ray.node import _new_root
-print(_new_root("experiment"), flush=True)
+from determined.engines.ray.node.root import new_root
+print(new_root("experiment"), flush=True)
 sys.stdin.read()
 """
 
@@ -25,11 +25,11 @@ def test_only_directories_of_killed_actors_of_this_machine_are_deleted(data_home
     assert actor.stdout is not None
     root = Path(actor.stdout.readline().strip())
     assert root.parent.name == this_machine()
-    assert _new_root("experiment") != root
+    assert new_root("experiment") != root
     assert root.is_dir()
     actor.kill()
     actor.communicate()
-    _new_root("experiment")
+    new_root("experiment")
     assert not root.exists()
     assert theirs.is_dir()
 

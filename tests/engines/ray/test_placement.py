@@ -76,7 +76,6 @@ class PlacementMachine(RuleBasedStateMachine):
         granted = [number for number, shares in self.held.items() if shares]
         assert len(self.groups) == len(self.held)
         assert self.groups.granted_slots() == self.slots * len(granted)
-        assert {group.number for group in self.groups.pending()} == set(self.held) - set(granted)
         free = self.groups.free(set(NODES))
         assert len(free) == len(granted) - len(self.jobs)
         assert all(group.job is None for group in free)
@@ -115,11 +114,3 @@ def test_groups_that_are_not_granted_are_returned_first() -> None:
     assert groups.plan(0) == ([], [3])
     groups.finish("job")
     assert groups.plan(0) == ([], [1])
-
-
-def test_a_pending_group_says_why() -> None:
-    groups = Groups(2)
-    groups.plan(1)
-    groups.explain(1, "in use")
-    groups.explain(7, "returned in the meantime")
-    assert [group.reason_for_waiting for group in groups.pending()] == ["in use"]

@@ -63,3 +63,4 @@ class Resources(Block):
     agent_label: FilledText | None = None
     slots: Count | None = None
     engine: EngineText | None = None
+    node_timeout: Annotated[float, validators.number(5)] | None = None

@@ -23,7 +23,7 @@ _MOST_CHARACTERS = 2000  # of its output in an error message
 PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
-from determined.engines.ray.bridge import main
+from determined.engines.ray.bridge.program import main
 main({connection}, {parent})
 """
 

@@ -10,16 +10,19 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from determined.engines.base import Event, Exited, Interpreter, Job, StoreCalls
+from determined.engines.base import Event, Exited, Interpreter, Job, Line, StoreCalls
 from determined.engines.ray.bridge_process import BridgeProcess
+from determined.engines.ray.jobs import KILLED, Jobs
+from determined.engines.ray.nodes import Nodes
 from determined.engines.ray.placement import Group, Groups, Share
-from determined.engines.ray.plain import decode_event, encode_job
+from determined.engines.ray.plain import decode_event, encode_job, encode_parts
 from determined.engines.ray.run_files import RECORDED_RUNS, write_part
+from determined.engines.ray.store_calls import StoreCall, answered, decode_call
 from determined.errors import EngineError, MissingExtraError
 from determined.paths import runs_dir
 from determined.plural import counted
@@ -27,12 +30,6 @@ from determined.plural import counted
 logger = logging.getLogger("determined.engines")
 
 _SECONDS_TO_CONNECT = 60.0
-# A part whose job has failed elsewhere hangs in a collective; it gets this long to write what it has to say.
-_SECONDS_BEFORE_KILL = 3.0
-_KILLED = 137
-_MOST_FAILED_STARTS = 3  # of the actor of a node, one after another
-# In the message of torch about the port at which the ranks of several nodes meet.
-_PORT_TAKEN = "EADDRINUSE"
 
 
 @dataclass(frozen=True)
@@ -43,37 +40,6 @@ class Experiment:
     setup: str
     data: dict[str, Any]
     code: Path  # an archive of the code
-
-
-@dataclass
-class _Node:
-    """A node of the cluster."""
-
-    address: str
-    name: str
-    slots: int
-    ready: bool = False
-    refused: str = ""
-    failed_starts: int = 0  # consecutive ones of its actor
-    failed_jobs: int = 0  # consecutive jobs that could not be started
-
-
-@dataclass
-class _Running:
-    """A job and the parts of it that have not ended."""
-
-    group: Group
-    shares: tuple[Share, ...]
-    exits: dict[str, Exited] = field(default_factory=dict)  # by node
-    kill_at: float | None = None
-    lost_node: str = ""
-    cpu_seconds: dict[str, float] = field(default_factory=dict)
-    has_listener: bool = False
-    port_was_taken: bool = False  # another program took the port between its choice and its use
-
-    def missing(self) -> list[str]:
-        """Return the nodes whose part has not ended."""
-        return [share.node for share in self.shares if share.node not in self.exits]
 
 
 class RayEngine:
@@ -93,14 +59,11 @@ class RayEngine:
             # Not imported here: only the bridge may load it.
             raise MissingExtraError('the engine ray needs the package ray: pip install "determined-pytorch[ray]"')
         self._groups = Groups(slots_per_job)
-        self._single_node = single_node
-        self._nodes: dict[str, _Node] = {}
-        self._jobs: dict[str, _Running] = {}
+        self._nodes = Nodes(single_node)
+        self._jobs = Jobs()
         self._events: list[Event] = []
         self._wanted = 0
         self._withdrawn = ""
-        self._can_grow = False
-        self._kind = "CPU"
         self._serve: StoreCalls | None = None
         self._bridge = bridge()
         try:
@@ -135,7 +98,7 @@ class RayEngine:
 
     @property
     def slots(self) -> int:
-        return sum(node.slots for node in self._nodes.values() if not node.refused)
+        return self._nodes.slots
 
     @property
     def ready(self) -> bool:
@@ -155,18 +118,10 @@ class RayEngine:
 
     def reason_not_to_fit(self, slots: int) -> str | None:
         """Return why no node, or not all of them together, could ever run a job of this size."""
-        usable = [node for node in self._nodes.values() if not node.refused]
-        present = max((node.slots for node in usable), default=0) if self._single_node else self.slots
-        if slots <= present or self._can_grow:
-            return None
-        found = ", ".join(f"{node.name}: {node.refused or node.slots}" for node in self._nodes.values()) or "no nodes"
-        where = "a node of the Ray cluster has at most" if self._single_node else "the Ray cluster has"
-        return f"a trial wants {counted(slots, f'{self._kind} slot')}, {where} {present} ({found})"
+        return self._nodes.reason_not_to_fit(slots)
 
     def where(self, key: str) -> list[str]:
-        running = self._jobs.get(key)
-        shares = () if running is None else running.shares
-        return [self._name(share.node) for share in shares for _ in range(share.slots)]
+        return [self._nodes.name(share.node) for share in self._jobs.shares(key) for _ in range(share.slots)]
 
     def serve_store(self, answer: StoreCalls) -> None:
         self._serve = answer
@@ -179,8 +134,7 @@ class RayEngine:
         self._wanted = 0 if self._withdrawn else slots
         new, returned = self._groups.plan(self._wanted // self._groups.slots_each)
         if new or returned:
-            refused = [number for number, node in self._nodes.items() if node.refused]
-            self._bridge.send({"request": new, "return": returned, "exclude": refused})
+            self._bridge.send({"request": new, "return": returned, "exclude": list(self._nodes.refused())})
 
     def preempted_jobs(self) -> list[str]:
         return []  # Ray takes slots back only together with their node
@@ -197,20 +151,13 @@ class RayEngine:
             raise EngineError(f"{job.key} needs {counted(job.slots, 'slot')}: Ray has granted none that is free")
         group = free[0]
         group.job = job.key
-        self._jobs[job.key] = _Running(group, group.shares)
-        parts = [
-            {
-                "node": share.node,
-                "rank": rank,
-                "addresses": [self._nodes[one.node].address for one in group.shares],
-                "slots": [one.slots for one in group.shares],
-                "gpus": list(share.gpus),
-            }
-            for rank, share in enumerate(group.shares)
-        ]
+        self._jobs.add(job.key, group.shares)
+        parts = encode_parts(group.shares, [self._nodes.address(share.node) for share in group.shares])
         # Copied to this machine while they grow, so that the store names directories of this machine.
         environment = {**job.environment, RECORDED_RUNS: str(runs_dir())}
         self._bridge.send({"start": encode_job(replace(job, environment=environment)), "parts": parts})
+        for node, reason in self._nodes.refused().items():
+            self._warn(job.key, self._refusal(node, reason))
         return list(range(job.slots))
 
     def wake(self, key: str) -> None:
@@ -226,10 +173,10 @@ class RayEngine:
         self._tell(key, "stacks")
 
     def has_listener(self, key: str) -> bool:
-        return key in self._jobs and self._jobs[key].has_listener
+        return self._jobs.has_listener(key)
 
     def cpu_seconds(self, key: str) -> float:
-        return sum(self._jobs[key].cpu_seconds.values()) if key in self._jobs else 0.0
+        return self._jobs.cpu_seconds(key)
 
     def events(self, timeout: float) -> list[Event]:
         """Return pending events; see `Engine.events`. Store calls of workers are answered here."""
@@ -243,10 +190,11 @@ class RayEngine:
             received = []
             while self._bridge.has_message(0.0):
                 received.append(self._bridge.receive(None))
-            calls: list[tuple[int, str, int, bytes]] = []
+            calls: list[StoreCall] = []
             for message in received:
                 calls += self._handle(message)
-            self._answer(calls)
+            if calls and self._serve is not None:
+                self._bridge.send({"answers": answered(calls, self._serve)})
         events, self._events = self._events, []
         return events
 
@@ -255,31 +203,16 @@ class RayEngine:
         self._jobs.clear()
         self._bridge.close()
 
-    def describe(self) -> dict[str, Any]:
-        """Return nodes, jobs and pending groups as plain data, for commands that show the cluster."""
-        return {
-            "kind": self._kind,
-            "nodes": [
-                {"name": node.name, "address": node.address, "slots": node.slots, "refused": node.refused}
-                for node in self._nodes.values()
-            ],
-            "jobs": {key: self.where(key) for key in self._jobs},
-            "pending": [group.reason_for_waiting for group in self._groups.pending()],
-        }
-
     def _free(self) -> list[Group]:
-        return self._groups.free({number for number, node in self._nodes.items() if node.ready})
-
-    def _name(self, node: str) -> str:
-        return self._nodes[node].name if node in self._nodes else node[:12]
+        return self._groups.free(self._nodes.ready())
 
     def _tell(self, key: str, command: str) -> None:
         """Send a command to all nodes of a job whose part has not ended."""
         if key in self._jobs:
-            self._bridge.send({"tell": [command, key], "nodes": self._jobs[key].missing()})
+            self._bridge.send({"tell": [command, key], "nodes": self._jobs.missing(key)})
 
-    def _handle(self, message: dict[str, Any] | None) -> list[tuple[int, str, int, bytes]]:
-        """Handle a message of the bridge; return the store calls in it, see `_answer`."""
+    def _handle(self, message: dict[str, Any] | None) -> list[StoreCall]:
+        """Handle a message of the bridge; return the store calls in it."""
         if message is None:
             self._lose_everything(self._bridge.lost())
             return []
@@ -290,8 +223,6 @@ class RayEngine:
         elif "granted" in message:
             shares = [Share(node, slots, tuple(gpus)) for node, slots, gpus in message["shares"]]
             self._use_group(message["granted"], shares)
-        elif "waiting" in message:
-            self._groups.explain(message["waiting"], message["reason"])
         elif "lost" in message:
             self._lose_actor(message["lost"], message["reason"])
         elif "withdrawn" in message:
@@ -302,7 +233,7 @@ class RayEngine:
 
     def _use_group(self, number: int, shares: list[Share]) -> None:
         """Record a granted group, or return it if it is not wanted any more or a node of it cannot be used."""
-        usable = all(share.node in self._nodes and not self._nodes[share.node].refused for share in shares)
+        usable = all(self._nodes.is_usable(share.node) for share in shares)
         if not usable:
             self._groups.forget(number)
         if not usable or not self._groups.grant(number, shares):
@@ -310,107 +241,76 @@ class RayEngine:
 
     def _note_cluster(self, message: dict[str, Any]) -> None:
         """Record the nodes that Ray knows now."""
-        self._kind, self._can_grow = message["kind"], message["can_grow"]
-        for number, address, name, slots in message["cluster"]:
-            known = self._nodes.get(number, _Node(address, name, slots))
-            self._nodes[number] = replace(known, address=address, name=name, slots=slots)
-        present = {number for number, *_ in message["cluster"]}
-        for number in set(self._nodes) - present:
-            self._lose_jobs(number, "Ray has removed it")
-            del self._nodes[number]
+        self._nodes.kind, self._nodes.can_grow = message["kind"], message["can_grow"]
+        for node in self._nodes.update(message["cluster"]):
+            self._lose_jobs(node, "Ray has removed it")
+            self._nodes.remove(node)
 
-    def _handle_events(self, node: str, events: list[list[Any]]) -> list[tuple[int, str, int, bytes]]:
+    def _handle_events(self, node: str, events: list[list[Any]]) -> list[StoreCall]:
         """Handle events of one node in order; return its store calls."""
         calls = []
         for event in events:
             kind = event[0]
             if kind == "store":
-                calls.append((0, node, event[1], event[2].encode(errors="surrogateescape")))
-            elif kind == "ready" and node in self._nodes:
-                self._nodes[node].ready = True
+                calls.append(decode_call(node, event))
+            elif kind == "ready":
+                self._nodes.note_ready(node)
             elif kind == "refused" and node in self._nodes:
                 self._refuse_node(node, event[1])
             elif kind == "file":
                 write_part(runs_dir(), *event[1:])
             elif kind == "status":
-                self._note_status(node, *event[1:])
+                self._jobs.note_status(node, *event[1:])
             elif kind == "exited":
                 exited = decode_event(event)
                 assert isinstance(exited, Exited)
                 self._note_exit(node, exited)
             elif len(event) > 1 and event[1] in self._jobs:
-                self._note_signs(self._jobs[event[1]], event)
-                self._events.append(decode_event(event))
+                self._note_event(decode_event(event))
         return calls
 
-    def _note_signs(self, running: _Running, event: list[Any]) -> None:
-        """Record what an event says about a job: it reads requests, or its ranks could not meet."""
-        if event[0] == "wakeup":
-            running.has_listener = True
-        elif len(running.shares) > 1 and _PORT_TAKEN in event[5]:
-            running.port_was_taken = True
-
-    def _note_status(self, node: str, key: str, cpu_seconds: float, has_listener: bool) -> None:
-        """Record the CPU time of a part of a job, and whether one of its workers reads requests."""
-        if key in self._jobs:
-            self._jobs[key].cpu_seconds[node] = cpu_seconds
-            self._jobs[key].has_listener |= has_listener
+    def _note_event(self, event: Event) -> None:
+        """Pass a line or wake-up of a job on, after recording what it says about the job."""
+        if isinstance(event, Line):
+            self._jobs.note_line(event.key, event.text)
+        else:
+            self._jobs.note_listener(event.key)
+        self._events.append(event)
 
     def _note_exit(self, node: str, exited: Exited) -> None:
-        """Record the end of a part. The job has ended when all of its parts have."""
-        running = self._jobs.get(exited.key)
-        if running is None or node in running.exits:
+        """Record the end of a part of a job, and what it says about the node."""
+        if node not in self._jobs.missing(exited.key):
             return
-        self._count_failed_starts(node, exited)
-        running.exits[node] = exited
-        if running.missing():
-            if exited.code != 0 and running.kill_at is None:
-                running.kill_at = time.monotonic() + _SECONDS_BEFORE_KILL
-            return
-        del self._jobs[exited.key]
-        self._groups.finish(exited.key)
-        self._events.append(_combined(running))
+        # A job that was killed says nothing: it may have ended before it was started.
+        if exited.code != KILLED and (reason := self._nodes.count_job(node, failed_to_start=exited.lost)):
+            self._refuse_node(node, reason)
+        result = self._jobs.end_part(node, exited, time.monotonic())
+        if result is not None:
+            self._finish(result)
 
-    def _count_failed_starts(self, node: str, exited: Exited) -> None:
-        """Use a node no more on which several jobs in a row could not be started: its disk may be full."""
-        known = self._nodes.get(node)
-        if known is None or exited.code == _KILLED:
-            return
-        known.failed_jobs = known.failed_jobs + 1 if exited.lost else 0
-        if known.failed_jobs >= _MOST_FAILED_STARTS and not known.refused:
-            self._refuse_node(node, "jobs could not be started there, see their logs")
+    def _finish(self, result: Exited) -> None:
+        """Report the end of a job; its group is free for the next one."""
+        self._groups.finish(result.key)
+        self._events.append(result)
 
     def _kill_remaining_parts(self) -> None:
         """Kill the parts of jobs of which another part has failed a few seconds ago."""
-        now = time.monotonic()
-        for key, running in self._jobs.items():
-            if running.kill_at is not None and now >= running.kill_at:
-                running.kill_at = None
-                self._tell(key, "kill")
+        for key in self._jobs.overdue(time.monotonic()):
+            self._tell(key, "kill")
 
     def _lose_actor(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost. A node that still exists is used again, unless that fails repeatedly."""
         self._lose_jobs(node, reason)
-        logger.warning("node %s of the Ray cluster was lost: %s", self._name(node), reason)
-        known = self._nodes.get(node)
-        if known is None:
-            return
-        known.failed_starts = 0 if known.ready else known.failed_starts + 1
-        known.ready = False
-        if known.failed_starts >= _MOST_FAILED_STARTS:
-            self._refuse_node(node, f"its actor could not be started: {reason}")
+        logger.warning("node %s of the Ray cluster was lost: %s", self._nodes.name(node), reason)
+        if problem := self._nodes.count_lost_actor(node, reason):
+            self._refuse_node(node, problem)
 
     def _lose_jobs(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
-        name = self._name(node)
         # Ray would move a group to another node, and hold slots there that are not used.
         self._return(self._groups.drop_node(node))
-        for key, running in list(self._jobs.items()):
-            if node in running.missing():
-                running.lost_node = f"{name} ({reason})"
-                # The other parts wait for ranks that do not exist any more.
-                running.kill_at = time.monotonic()
-                self._note_exit(node, Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
+        for result in self._jobs.lose_node(node, f"{self._nodes.name(node)} ({reason})", time.monotonic()):
+            self._finish(result)
 
     def _return(self, groups: list[int]) -> None:
         if groups:
@@ -418,46 +318,27 @@ class RayEngine:
 
     def _refuse_node(self, node: str, reason: str) -> None:
         """Use a node no more, and return its placement groups."""
-        known = self._nodes[node]
-        known.refused = reason
-        logger.warning("node %s of the Ray cluster is not used: %s", known.name, reason)
+        self._nodes.refuse(node, reason)
+        logger.warning("%s", self._refusal(node, reason))
+        # `det cluster` shows it, and the logs of trials, whose users may not see the output of the runner.
+        self._bridge.send({"refused": self._nodes.refused()})
+        for key in self._jobs:
+            self._warn(key, self._refusal(node, reason))
         self._return(self._groups.drop_node(node))
         # What remains may be too little for any trial: then the experiment would wait for ever.
         if (problem := self.reason_not_to_fit(self._groups.slots_each)) is not None:
             self._withdrawn = self._withdrawn or problem
 
+    def _refusal(self, node: str, reason: str) -> str:
+        return f"node {self._nodes.name(node)} of the Ray cluster is not used: {reason}"
+
+    def _warn(self, key: str, text: str) -> None:
+        """Write a warning to the log of a job."""
+        self._events.append(Line(key, 0, "stderr", "WARNING", text, time.time()))
+
     def _lose_everything(self, reason: str) -> None:
         """Report all jobs as lost, because the bridge has ended and Ray ends its actors with it."""
         self._withdrawn = self._withdrawn or reason
-        for node in list(self._nodes):
+        for node in self._nodes:
             self._lose_jobs(node, reason)
-        self._nodes.clear()
-
-    def _answer(self, calls: list[tuple[int, str, int, bytes]]) -> None:
-        """Execute store calls of workers together, and send the answers to their nodes."""
-        if not calls or self._serve is None:
-            return
-        # The numbers of connections are unique on a node only.
-        answers = self._serve([(index, body) for index, (_, _, _, body) in enumerate(calls)])
-        by_node: dict[str, list[list[Any]]] = {}
-        for index, body in answers:
-            _, node, connection, _ = calls[index]
-            by_node.setdefault(node, []).append(["answer", connection, body.decode(errors="surrogateescape")])
-        self._bridge.send({"answers": by_node})
-
-
-def _combined(running: _Running) -> Exited:
-    """Return the exit of a job from those of its parts: the first failure counts, because others follow from it."""
-    exits = list(running.exits.values())
-    first = next((one for one in exits if one.code != 0), exits[-1])
-    # The trial is not to blame for a port that another program took: it is started again, with another port.
-    lost = bool(running.lost_node) or first.lost or (running.port_was_taken and first.code != 0)
-    return Exited(
-        first.key,
-        first.code,
-        first.signal,
-        any(one.out_of_memory for one in exits),
-        sum(one.cpu_seconds for one in exits),
-        lost,
-        running.lost_node,
-    )
+            self._nodes.remove(node)

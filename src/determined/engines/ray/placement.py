@@ -33,7 +33,6 @@ class Group:
     number: int
     shares: tuple[Share, ...] = ()
     job: str | None = None
-    reason_for_waiting: str = ""
 
     @property
     def is_granted(self) -> bool:
@@ -80,11 +79,6 @@ class Groups:
         """Forget a group that cannot be used; `plan` requests another one if it is still wanted."""
         self._groups.pop(number, None)
 
-    def explain(self, number: int, reason: str) -> None:
-        """Record why Ray has not granted a group yet."""
-        if number in self._groups:
-            self._groups[number].reason_for_waiting = reason
-
     def free(self, ready: set[str]) -> list[Group]:
         """Return the granted groups without a job whose nodes are all ready."""
         return [
@@ -92,10 +86,6 @@ class Groups:
             for group in self._groups.values()
             if group.is_granted and group.job is None and all(share.node in ready for share in group.shares)
         ]
-
-    def pending(self) -> list[Group]:
-        """Return the groups that Ray has not granted."""
-        return [group for group in self._groups.values() if not group.is_granted]
 
     def finish(self, key: str) -> None:
         """Record that a job has ended."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from determined.engines.base import Event, Exited, Job, Line, Part, WakeupRequested
 from determined.engines.command import Command, Harness, Module, Program, Script, Shell
+from determined.engines.ray.placement import Share
 
 _COMMANDS: dict[str, type[Script] | type[Module] | type[Program]] = {
     "script": Script,
@@ -24,6 +26,15 @@ def encode_job(job: Job) -> dict[str, Any]:
         "directory": str(job.directory),
         "slots": job.slots,
     }
+
+
+def encode_parts(shares: Sequence[Share], addresses: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the parts of a job on the nodes of a placement group, which have these addresses."""
+    slots = [share.slots for share in shares]
+    return [
+        {"node": share.node, "rank": rank, "addresses": list(addresses), "slots": slots, "gpus": list(share.gpus)}
+        for rank, share in enumerate(shares)
+    ]
 
 
 def decode_job(data: dict[str, Any], part: dict[str, Any]) -> Job:

@@ -12,7 +12,9 @@ from ray.util.placement_group import placement_group_table
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from determined.engines.ray.connecting import connect
+from determined.engines.ray.growth import grows
 from determined.engines.ray.placement import node_names
+from determined.engines.ray.refusals import published_refusals
 from determined.engines.ray.versions import versions
 
 _SECONDS_FOR_VERSIONS = 40.0
@@ -30,7 +32,7 @@ def main() -> None:
 
 
 def _cluster(*, with_versions: bool) -> dict[str, Any]:
-    """Return nodes, with resources that are free, and the placement groups of all experiments."""
+    """Return nodes, with resources that are free, and the placement groups and refused nodes of all experiments."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     free = ray._private.state.available_resources_per_node()
     found = _versions([node["NodeID"] for node in alive]) if with_versions else {}
@@ -47,7 +49,14 @@ def _cluster(*, with_versions: bool) -> dict[str, Any]:
         }
         for node, name in zip(alive, names, strict=True)
     ]
-    return {"ray": ray.__version__, "auth": os.environ.get("RAY_AUTH_MODE", ""), "nodes": nodes, "groups": _groups()}
+    return {
+        "ray": ray.__version__,
+        "auth": os.environ.get("RAY_AUTH_MODE", ""),
+        "nodes": nodes,
+        "groups": _groups(),
+        "refused": published_refusals(),
+        "grows": bool(grows()),
+    }
 
 
 def _groups() -> list[dict[str, Any]]:

@@ -47,8 +47,13 @@ def ray_engine(choice: EngineChoice, key: str, files: ExperimentFiles, settings:
             "code_hash": pack_code(files.code, code),
         }
         experiment = Experiment(key, _SETUP, data, code)
-        single_node = bool(config.resources.is_single_node)
-        with RayEngine(choice.address, settings.slots_per_trial, experiment, single_node=single_node) as engine:
+        with RayEngine(
+            choice.address,
+            settings.slots_per_trial,
+            experiment,
+            single_node=bool(config.resources.is_single_node),
+            silence_seconds=config.resources.node_timeout,
+        ) as engine:
             # The bridge has passed it on to Ray before the engine is ready.
             code.unlink(missing_ok=True)
             yield engine

@@ -19,7 +19,7 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from determined.engines.ray.placement import Share, reason_for_waiting, shares_of
+from determined.engines.ray.placement import Share, shares_of
 
 T = TypeVar("T")
 
@@ -41,7 +41,6 @@ class _Requested:
 
     exclude: list[str]
     handle: Any = None
-    reported: str = ""
     granted: bool = False
     leases: tuple[Any, ...] = ()
 
@@ -57,10 +56,9 @@ class PlacementGroups:
         *,
         single_node: bool,
         on_granted: Callable[[int, tuple[Share, ...]], Awaitable[None]],
-        on_waiting: Callable[[int, str], None],
     ) -> None:
         self._experiment, self._slots, self._kind, self._single_node = experiment, slots, kind, single_node
-        self._on_granted, self._on_waiting = on_granted, on_waiting
+        self._on_granted = on_granted
         self._groups: dict[int, _Requested] = {}
         self._returned: list[_Requested] = []
         self._changed = asyncio.Event()
@@ -91,7 +89,7 @@ class PlacementGroups:
             await self._return_all()
             for number, group in list(self._groups.items()):
                 if group.handle is None:
-                    group.handle = await self._ask(partial(self._create, number, group))
+                    group.handle = await self.ask(partial(self._create, number, group))
             await self._look()
 
     async def close(self, seconds: float) -> None:
@@ -104,9 +102,9 @@ class PlacementGroups:
     async def kill(self, handle: Any) -> None:
         """End an actor, if it has not ended already."""
         with contextlib.suppress(Exception):
-            await self._ask(partial(ray.kill, handle))
+            await self.ask(partial(ray.kill, handle))
 
-    async def _ask(self, call: Callable[[], T]) -> T:
+    async def ask(self, call: Callable[[], T]) -> T:
         """Make a call to Ray's head, in the thread that may block."""
         return await asyncio.get_running_loop().run_in_executor(self._head, call)
 
@@ -128,14 +126,14 @@ class PlacementGroups:
             if group.handle is not None:
                 # Ray removes the groups of this process at its end in any case.
                 with contextlib.suppress(Exception):
-                    await self._ask(partial(remove_placement_group, group.handle))
+                    await self.ask(partial(remove_placement_group, group.handle))
 
     async def _look(self) -> None:
-        """Report groups that Ray has granted since the last look, and why others wait. One call for all of them."""
+        """Report groups that Ray has granted since the last look. One call for all of them."""
         waiting = {number: group for number, group in self._groups.items() if not group.granted}
         if not waiting:
             return
-        table = await self._ask(placement_group_table)
+        table = await self.ask(placement_group_table)
         for number, group in waiting.items():
             entry = table.get(group.handle.id.hex())
             if entry is None or self._groups.get(number) is not group:
@@ -143,11 +141,6 @@ class PlacementGroups:
             if entry["state"] == "CREATED":
                 group.granted = True
                 await self._use(number, group, entry["bundles_to_node_id"])
-                continue
-            reason = str(entry.get("stats", {}).get("scheduling_state", ""))
-            if reason and reason != group.reported:
-                group.reported = reason
-                self._on_waiting(number, reason_for_waiting(reason))
 
     async def _use(self, number: int, group: _Requested, nodes: dict[int, str]) -> None:
         """Find the GPUs of a granted group and report it; request another one if its node is lost meanwhile."""

@@ -1,0 +1,1 @@
+"""The child process of a runner that alone talks to Ray."""

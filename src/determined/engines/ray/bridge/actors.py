@@ -1,0 +1,157 @@
+"""`NodeActors`: the actors of an experiment, one on each node, and the commands and events that pass through them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from determined.engines.ray.bridge.runner_connection import RunnerConnection
+from determined.engines.ray.connecting import first_line
+from determined.engines.ray.node.actor import Node
+
+_SECONDS_BETWEEN_TRIES = 0.5
+# In which an actor must answer for the first time: its process starts and imports modules, on a busy node.
+_SECONDS_TO_START = 60.0
+# Ray would kill the children of an actor that ends: its warm process, before that has killed what its jobs left behind.
+_VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
+
+
+class _Actor:
+    """An actor `Node`, and what was sent to and received from it."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.answered = time.monotonic()
+        self.has_answered = False
+        self.commands: list[list[Any]] = []
+        self.has_commands = asyncio.Event()
+
+    def tell(self, command: list[Any]) -> None:
+        """Queue a command; those that are queued while a call is under way travel together."""
+        self.commands.append(command)
+        self.has_commands.set()
+
+
+class NodeActors:
+    """The actors of one experiment, by Ray's ids of their nodes."""
+
+    def __init__(
+        self,
+        runner: RunnerConnection,
+        settings: dict[str, Any],
+        code: Any,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        kill: Callable[[Any], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._runner, self._settings, self._code = runner, settings, code
+        self._spawn, self._kill = spawn, kill
+        self._silence = float(settings["silence_seconds"])
+        self._actors: dict[str, _Actor] = {}
+
+    def open(self, node: str, address: str, slots: int) -> None:
+        """Create the actor of a node, if there is none."""
+        if node in self._actors:
+            return
+        names = ("experiment", "setup", "data", "silence_seconds")
+        settings = {name: self._settings[name] for name in names} | {"node": node, "address": address, "slots": slots}
+        # Threads: one waits in `events` while the others accept commands.
+        remote = ray.remote(Node).options(
+            num_cpus=0,
+            max_concurrency=3,
+            max_restarts=0,
+            runtime_env={"env_vars": _VARIABLES},
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        )
+        actor = self._actors[node] = _Actor(remote.remote(settings, self._code))
+        self._spawn(self._fetch_events(node, actor))
+        self._spawn(self._send_commands(node, actor))
+
+    def tell(self, node: str, command: list[Any]) -> None:
+        """Send a command to a node, unless it was lost."""
+        if node in self._actors:
+            self._actors[node].tell(command)
+
+    async def free_port(self, node: str) -> int:
+        """Return a free port of a node, or 0 if it is lost, which is reported when its events are fetched."""
+        if node in self._actors:
+            with contextlib.suppress(RayError):
+                return int(await self._actors[node].handle.free_port.remote())
+        return 0
+
+    def lose(self, node: str, reason: str) -> None:
+        """Report a node as lost, and end its actor in case it still runs."""
+        actor = self._actors.pop(node, None)
+        if actor is None:
+            return
+        actor.has_commands.set()
+        self._spawn(self._kill(actor.handle))
+        self._runner.send({"lost": node, "reason": reason})
+
+    async def close(self, seconds: float) -> None:
+        """Let all nodes delete what they have created, for up to this time, and end their actors."""
+        actors, self._actors = list(self._actors.values()), {}
+        if actors:
+            # Not waited for any longer: Ray ends the actors together with this process in any case.
+            finishing = [asyncio.get_running_loop().create_task(_finish(actor.handle)) for actor in actors]
+            await asyncio.wait(finishing, timeout=seconds)
+        for actor in actors:
+            self._spawn(self._kill(actor.handle))
+
+    async def _fetch_events(self, node: str, actor: _Actor) -> None:
+        """Pass on the events of a node until it is lost."""
+        seen = 0
+        while self._actors.get(node) is actor:
+            limit = self._silence if actor.has_answered else max(self._silence, _SECONDS_TO_START)
+            try:
+                if self._runner.is_full:
+                    # The node must know that it is still wanted, although its events are not fetched.
+                    await asyncio.wait_for(actor.handle.beat.remote(), limit)
+                    actor.answered = time.monotonic()
+                    await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+                    continue
+                # Long-polled: the node answers as soon as there is an event, or after some seconds.
+                events = await asyncio.wait_for(actor.handle.events.remote(seen), limit)
+            except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
+                self.lose(node, first_line(error))
+                return
+            except (RayError, TimeoutError) as error:
+                # Not reachable now; it counts as lost if that lasts.
+                if time.monotonic() - actor.answered > limit:
+                    self.lose(node, f"no answer for {limit:g} s: {first_line(error)}")
+                    return
+                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+                continue
+            actor.answered, actor.has_answered = time.monotonic(), True
+            if events:
+                seen = events[-1][0]
+                self._runner.send({"events": node, "list": [event for _, event in events]})
+
+    async def _send_commands(self, node: str, actor: _Actor) -> None:
+        """Send the queued commands of a node in batches, each until it has arrived."""
+        number = 0
+        while self._actors.get(node) is actor:
+            await actor.has_commands.wait()
+            actor.has_commands.clear()
+            commands, actor.commands = actor.commands, []
+            number += 1
+            # Until the node has answered or is lost: a repeated number is executed once.
+            while self._actors.get(node) is actor:
+                try:
+                    await asyncio.wait_for(actor.handle.tell.remote(number, commands), self._silence)
+                    break
+                except (RayError, TimeoutError):
+                    await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+async def _finish(handle: Any) -> None:
+    """Wait until the actor of a node has cleaned up, or is lost."""
+    with contextlib.suppress(RayError):
+        await handle.finish.remote()
