@@ -161,9 +161,7 @@ class _Simulation:
             self._say(trial.node, ["wakeup", trial.key])
             self._say(trial.node, ["exited", trial.key, 0, None, False, 1.0, False])
         elif trial.call == "write":
-            self._call(trial, "decision", [trial.trial])
-        elif trial.call == "decision":
-            self._call(trial, "requests", [trial.trial, 0])
+            self._call(trial, "decision", [trial.trial, 0])
         else:
             self._later(trial.reported + 1.0 - time.monotonic(), lambda: self._report(trial))
 

@@ -63,7 +63,7 @@ class Relay:
 @contextmanager
 def serving(server: RelayServer, current: Callable[[str], int | None]) -> Iterator[Relay]:
     """Serve jobs; `current` says whose trial's current one a job is."""
-    relay = Relay(lambda requests: server.answer(requests, current))
+    relay = Relay(lambda requests: server.answer(requests, current).bodies)
     try:
         yield relay
     finally:

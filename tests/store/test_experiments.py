@@ -310,23 +310,23 @@ class TestAttempts:
         lease, (trial_id,) = with_trials(store, 1)
         begin_managed(store, lease, trial_id)
         store.experiments.commit(lease, Change(requests=((trial_id, "pause"),)))
-        assert store.experiments.decision(trial_id).stop == "pause"
         allocation = allocate(store, lease, trial_id)
-        assert store.experiments.decision(trial_id).stop is None
         store.experiments.commit(lease, Change(requests=((trial_id, "stop"),)))
         attempt = store.begin_attempt(managed_start(trial_id, allocation))
         (request,) = store.requests(trial_id, after=attempt.last_request)
         assert request.kind == "stop"
+        assert store.experiments.decision(trial_id, after=attempt.last_request).requests == [request]
 
     def test_the_decision(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
         allocation = allocate(store, lease, trial_id)
         decision = store.experiments.decision(trial_id)
-        assert (decision.goal, decision.stop, decision.allocation) == (4.0, None, allocation)
+        assert decision == (4.0, allocation, [])
         goal = Change(trials=(TrialChange(trial_id, goal=None),), requests=((trial_id, "pause"), (trial_id, "kill")))
         store.experiments.commit(lease, goal)
         decision = store.experiments.decision(trial_id)
-        assert (decision.goal, decision.stop) == (None, "kill")
+        assert decision.goal is None
+        assert [request.kind for request in decision.requests] == ["kill"], "the stronger one"
 
 
 class TestJournal:

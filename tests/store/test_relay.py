@@ -77,7 +77,7 @@ def use_everything(worker: Any, store: Store, rows: list[Row], uploads: list[Any
     worker.metadata(1)
     worker.best_validation(begun.experiment_id, "error", True)
     worker.requests(1, 0)
-    worker.decision(1)
+    worker.decision(1, 0)
     worker.checkpoints(1)
     worker.registered_checkpoints(begun.experiment_id)
     worker.source_checkpoints(begun.experiment_id)

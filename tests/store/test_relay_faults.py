@@ -114,7 +114,7 @@ class Cutting:
         answers = []
         for request in requests:
             cut = self._cuts.pop(0) if self._cuts else ""
-            answered = [] if cut == "before" else self._trials.server.answer([request], self._trials.current)
+            answered = [] if cut == "before" else self._trials.server.answer([request], self._trials.current).bodies
             if cut:
                 self.relay.socket._connections[request[0]].socket.shutdown(socket.SHUT_RDWR)
             else:

@@ -82,7 +82,7 @@ FOREIGN: dict[str, Calls] = {
     "metadata": lambda worker, mine, other: worker.metadata(OTHER),
     "best_validation": lambda worker, mine, other: worker.best_validation(mine.experiment_id + 1, "error", True),
     "requests": lambda worker, mine, other: worker.requests(OTHER, 0),
-    "decision": lambda worker, mine, other: worker.decision(OTHER),
+    "decision": lambda worker, mine, other: worker.decision(OTHER, 0),
     "checkpoints": lambda worker, mine, other: worker.checkpoints(OTHER),
     "registered_checkpoints": lambda worker, mine, other: worker.registered_checkpoints(mine.experiment_id + 1),
     "source_checkpoints": lambda worker, mine, other: worker.source_checkpoints(mine.experiment_id + 1),
@@ -216,7 +216,7 @@ def test_a_job_that_is_not_current_must_end(trials: Served, worker: WorkerStore,
     before = trials.rows()
     for call in (
         lambda: worker.write([metric(begun, "training", 1, {"loss": 1.0})]),
-        lambda: worker.decision(MINE),
+        lambda: worker.decision(MINE, 0),
         lambda: worker.begin_attempt(managed_start(MINE, "job-1")),
     ):
         with pytest.raises(StoreError, match="started again elsewhere, or has ended: this process must end") as raised:

@@ -50,10 +50,19 @@ def ask(number: int, job: str, call: str, *arguments: Any) -> bytes:
 
 def answer(trials: Served, *bodies: bytes) -> list[Any]:
     """The results of requests that arrive together; an error is returned, not raised."""
-    answers = trials.server.answer(list(enumerate(bodies)), trials.current)
+    answers = trials.server.answer(list(enumerate(bodies)), trials.current).bodies
     assert [number for number, _ in answers] == list(range(len(bodies)))
     parsed = [messages.parse(body) for _, body in answers]
     return [messages.error_of(each) or each["result"] for each in parsed]
+
+
+def test_jobs_that_have_validated_are_named(trials: Served, begun: BegunAttempt) -> None:
+    def validated(group: str) -> list[str]:
+        body = ask(0, "job-1", "write", [metric(begun, group, 1, {"loss": 1.0})])
+        return trials.server.answer([(1, body)], trials.current).validated
+
+    assert validated("training") == []
+    assert validated("validation") == ["job-1"]
 
 
 # Requests that no worker of ours sends
@@ -138,7 +147,7 @@ def statements(trials: Served, *bodies: bytes) -> list[str]:
 
 
 def test_rows_of_many_trials_share_a_transaction(many: Served) -> None:
-    found = statements(many, *(report(trial, 1) for trial in many.trials), ask(9, "job-1", "decision", 1))
+    found = statements(many, *(report(trial, 1) for trial in many.trials), ask(9, "job-1", "decision", 1, 0))
     assert found.count("COMMIT") == 1
     assert [len(many.store.metrics(trial)) for trial in many.trials] == [1] * 5
 
@@ -168,13 +177,13 @@ def test_a_store_that_is_locked_is_waited_for_once(many: Served, monkeypatch: py
         holder.execute("BEGIN IMMEDIATE")
         tried: list[str] = []
         server._store._database._connection.set_trace_callback(tried.append)  # type: ignore[union-attr]
-        answers = server.answer(list(enumerate(begun)), many.current)
+        answers = server.answer(list(enumerate(begun)), many.current).bodies
         holder.execute("ROLLBACK")
     holder.close()
     errors = [messages.error_of(messages.parse(body)) for _, body in answers]
     assert [type(error) for error in errors] == [StoreUnavailable] * 5
     assert tried == ["BEGIN IMMEDIATE"]
-    after = server.answer(list(enumerate(begun)), many.current)
+    after = server.answer(list(enumerate(begun)), many.current).bodies
     assert not any(messages.error_of(messages.parse(body)) for _, body in after)
     server.close()
 
@@ -182,7 +191,7 @@ def test_a_store_that_is_locked_is_waited_for_once(many: Served, monkeypatch: py
 def test_a_store_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, but it is long enough to look like one" * 100)
     server = RelayServer(lambda: open_store(tmp_path / "text"))
-    answers = server.answer([(4, ask(7, "job-1", "trial", 1)), (5, b"garbage")], lambda _: 1)
+    answers = server.answer([(4, ask(7, "job-1", "trial", 1)), (5, b"garbage")], lambda _: 1).bodies
     first, second = (messages.parse(body) for _, body in answers)
     assert (first["id"], second["id"]) == (7, None)
     assert type(messages.error_of(first)) is StoreError

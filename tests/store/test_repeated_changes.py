@@ -98,7 +98,7 @@ def everything(store: Store, lease: Lease) -> list[Any]:
         experiments.journal(experiment_id),
         experiments.snapshot(experiment_id),
         [[request.kind for request in store.requests(trial.id)] for trial in trials],
-        [experiments.decision(trial.id) for trial in trials],
+        [experiments.decision(trial.id)[:2] for trial in trials],
     ]
 
 

@@ -116,12 +116,13 @@ def test_requests_and_decisions(worker: WorkerStore, store: Store) -> None:
     allocation = allocate(store, lease, trial_id)
     begun = worker.begin_attempt(managed_start(trial_id, allocation))
     assert worker.requests(trial_id, begun.last_request) == []
-    assert worker.decision(trial_id) == (4.0, None, allocation)
+    assert worker.decision(trial_id, begun.last_request) == (4.0, allocation, [])
     number = store.add_request(trial_id, "pause")
     (request,) = worker.requests(trial_id, begun.last_request)
     assert isinstance(request, Request)
     assert (request.id, request.kind) == (number, "pause")
-    assert worker.decision(trial_id).stop == "pause"
+    assert worker.decision(trial_id, begun.last_request).requests == [request]
+    assert worker.decision(trial_id, number).requests == []
     allocate(store, lease, trial_id)
     with pytest.raises(StoreError, match="was started again as"):
         worker.begin_attempt(managed_start(trial_id, allocation))

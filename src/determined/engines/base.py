@@ -98,8 +98,11 @@ class WakeupRequested:
 
 Event = Exited | Line | WakeupRequested
 
-StoreCalls = Callable[[Sequence[tuple[int, bytes]]], list[tuple[int, bytes]]]
-"""A function that executes calls of workers on the store; calls and answers have the number of a connection."""
+StoreCalls = Callable[[Sequence[tuple[int, bytes]]], tuple[list[tuple[int, bytes]], list[str]]]
+"""A function that executes calls of workers on the store; calls and answers have the number of a connection.
+
+It also returns the keys of the jobs whose reports the runner must read now, as after a `WakeupRequested`.
+"""
 
 
 class Engine(Protocol):

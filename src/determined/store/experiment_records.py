@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 from determined.config.effective import effective
 from determined.stop_request import StopRequest
 from determined.store.process import Process
+from determined.store.records import Request
 from determined.store.states import ExperimentState, TrialState
 
 # Requests of users to an experiment: to stop, to withdraw a pause, to read changed settings.
@@ -48,11 +49,11 @@ class ExperimentRequest(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The goal of a trial, and the newest request to stop its workers, if any."""
+    """The runner's newest decision about a trial: its goal, its current allocation, and requests to its workers."""
 
     goal: float | None
-    stop: StopRequest | None
     allocation: str
+    requests: list[Request]
 
 
 class Experiment(NamedTuple):

@@ -308,11 +308,9 @@ class Store:
 
     def requests(self, trial_id: int, after: int = 0) -> list[Request]:
         """Return the requests to a trial with an id above `after`, in order."""
-        found = self._database.execute(
-            "SELECT id, trial_id, kind, created FROM requests WHERE trial_id = ? AND id > ? ORDER BY id",
-            [trial_id, after],
-        )
-        return [Request(*row) for row in found]
+        from determined.store.sql.requests import requests_to
+
+        return requests_to(self._database, trial_id, after)
 
     def close(self) -> None:
         """Close the connection."""

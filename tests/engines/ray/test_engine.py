@@ -303,9 +303,9 @@ def test_lines_and_wishes_of_workers(fake: FakeBridge, engine: RayEngine) -> Non
 def test_store_calls_are_answered_together_and_to_their_nodes(fake: FakeBridge, engine: RayEngine) -> None:
     asked: list[list[bytes]] = []
 
-    def answer(calls: Any) -> list[tuple[int, bytes]]:
+    def answer(calls: Any) -> tuple[list[tuple[int, bytes]], list[str]]:
         asked.append([body for _, body in calls])
-        return [(number, body.upper()) for number, body in reversed(calls)]
+        return [(number, body.upper()) for number, body in reversed(calls)], []
 
     engine.serve_store(answer)
     fake.events_of("a", ["store", 5, "one"], ["store", 6, "two"])
@@ -317,6 +317,13 @@ def test_store_calls_are_answered_together_and_to_their_nodes(fake: FakeBridge, 
             received.setdefault(node, []).extend(answers)
     assert sorted(received["a"]) == [["answer", 5, "ONE"], ["answer", 6, "TWO"]]
     assert received["b"] == [["answer", 5, "THREE"]]
+
+
+def test_a_job_that_has_validated_wakes_the_runner(fake: FakeBridge, engine: RayEngine) -> None:
+    engine.start(job())
+    engine.serve_store(lambda calls: ([], ["1.1.1", "unknown"]))
+    fake.events_of("a", ["store", 5, "one"])
+    assert collected(engine, 1) == [WakeupRequested("1.1.1")]
 
 
 def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:

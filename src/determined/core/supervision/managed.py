@@ -50,19 +50,18 @@ class Managed:
         self._wakeups = wakeups
         self._goal: float = -math.inf  # unknown until the first validation reads it from the store
 
-    def wait_if_due(
-        self, store: WorkerStore, time: float | None, look_for_requests: Callable[[WorkerStore], bool]
-    ) -> None:
-        """Wait, if the trial has reached its goal, until the goal was raised or a stop was requested."""
+    def wait_if_due(self, time: float | None, read_goal: Callable[[], float], is_stopping: Callable[[], bool]) -> None:
+        """Wait, if the trial has reached its goal, until the goal was raised or a stop was requested.
+
+        `read_goal` reads goal and requests from the store; `is_stopping` says whether one of these is to stop.
+        """
         if time is None or time < self._goal:
             return
         asked = False
         # A loop, because a wake-up may be lost or may concern another trial.
         while True:
-            # The goal is read before the requests: if the runner writes both in one transaction, the new goal is never
-            # seen without its request.
-            self._goal = self._goal_now(store)
-            if look_for_requests(store) or time < self._goal:
+            self._goal = read_goal()
+            if is_stopping() or time < self._goal:
                 return
             # Once: the runner polls as well, and more datagrams would only fill its socket.
             if not asked:
@@ -80,28 +79,19 @@ class Managed:
         """Return the checkpoints from which other trials were copied. Only population-based training copies trials."""
         return set(store.source_checkpoints(self._experiment_id)) if self._is_copied else set()
 
-    def check_is_ours(self, store: WorkerStore) -> None:
-        """Raise StoreError if the trial was started again elsewhere.
+    def decision(self, store: WorkerStore, after: int) -> Decision:
+        """Return the decision of the runner; raise StoreError if the trial was started again elsewhere.
 
         A runner that was suspended and has lost its lease cannot stop its trials, so they must find out themselves.
         """
-        self._decision(store)
+        decision = store.decision(self.trial_id, after)
+        if decision.allocation != self.key:
+            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process must end")
+        return decision
 
     def close(self) -> None:
         """Close the socket for wake-ups."""
         self._wakeups.close()
-
-    def _goal_now(self, store: WorkerStore) -> float:
-        """Return the current goal of the trial; infinite if it trains to its end."""
-        decision = self._decision(store)
-        return math.inf if decision.goal is None else decision.goal
-
-    def _decision(self, store: WorkerStore) -> Decision:
-        """Return the decision of the runner; raise StoreError if the trial was started again elsewhere."""
-        decision = store.decision(self.trial_id)
-        if decision.allocation != self.key:
-            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process must end")
-        return decision
 
 
 def managed_trial(

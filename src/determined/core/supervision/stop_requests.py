@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from determined.core.supervision.attempts import Attempts, RecordedRun, StoreOutOfReach
 from determined.core.supervision.log_once import LogOnce
@@ -12,6 +14,9 @@ from determined.stop_request import StopRequest
 from determined.store.rows import BegunAttempt
 from determined.store.workers.worker_store import WorkerStore
 from determined.store.workers.writer import Writer
+
+if TYPE_CHECKING:
+    from determined.store.records import Request
 
 _SECONDS_BETWEEN_TRIES = 1.0  # between attempts to find the run whose stop requests a rank wants to read
 
@@ -52,7 +57,7 @@ class StopRequests:
 
     def watch(self) -> None:
         """Let the writer's thread read requests about once a second."""
-        self._writer.watch(self._check)
+        self._writer.watch(self._look)
 
     def listen(self) -> None:
         """Start to read stop requests on a rank other than the chief.
@@ -71,21 +76,31 @@ class StopRequests:
                 self._log_once(logging.WARNING, f"requests to stop do not reach this rank: {error}")
             return
         self.listens = True
-        self._check(self._store)
+        self.read(self._store)
         self.watch()
 
-    def read(self, store: WorkerStore) -> bool:
-        """Read new requests; return whether a stop is requested."""
+    def read(self, store: WorkerStore) -> float:
+        """Read new requests, and return the goal of the trial; infinite if it trains to its end.
+
+        Raise StoreError if the trial was started again elsewhere.
+        """
+        goal = math.inf
+        requests: list[Request] = []
         attempt = self._current_attempt() or self._found
+        after = 0 if attempt is None else attempt.last_request
+        if self._managed is not None:
+            decision = self._managed.decision(store, after)
+            goal = goal if decision.goal is None else decision.goal
+            requests = decision.requests
         # Nothing can follow the first request, so no more queries are made.
-        if attempt is not None and self._request is None:
-            for request in store.requests(attempt.trial_id, attempt.last_request):
+        elif attempt is not None and self._request is None:
+            requests = store.requests(attempt.trial_id, after)
+        if attempt is not None:  # otherwise some of them may be to an earlier start of the trial
+            for request in requests:
                 # Killing is up to the runner; the worker itself handles the request like a cancel.
                 self.add("cancel" if request.kind == "kill" else request.kind)
-        return self._request is not None
+        return goal
 
-    def _check(self, store: WorkerStore) -> None:
-        """Check that the trial still belongs to this process, and read requests. Called by the writer's thread."""
-        if self._managed is not None:
-            self._managed.check_is_ours(store)
+    def _look(self, store: WorkerStore) -> None:
+        """Read what concerns this run. Called by the writer's thread."""
         self.read(store)

@@ -332,7 +332,11 @@ class Supervisor:
         if self._status.follows_operations and self._managed.metric not in latest[1]:
             return
         time_reached = time_of(self._managed.time_metric, steps_completed, latest[1])
-        self._managed.wait_if_due(self._store, time_reached, self._stop_requests.read)
+        self._managed.wait_if_due(
+            time_reached,
+            read_goal=lambda: self._stop_requests.read(self._store),
+            is_stopping=lambda: self._stop_requests.request is not None,
+        )
 
     def _report_status_of_another_rank(self, change: StatusChange) -> None:
         """Record an early exit or the end of the run, reported by a rank other than the chief.

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from determined.engines.base import Event, Exited, Interpreter, Job, Line, StoreCalls
+from determined.engines.base import Event, Exited, Interpreter, Job, Line, StoreCalls, WakeupRequested
 from determined.engines.ray.bridge_process import BridgeProcess
 from determined.engines.ray.jobs import KILLED, Jobs
 from determined.engines.ray.nodes import Nodes
@@ -194,7 +194,10 @@ class RayEngine:
             for message in received:
                 calls += self._handle(message)
             if calls and self._serve is not None:
-                self._bridge.send({"answers": answered(calls, self._serve)})
+                answers, reported = answered(calls, self._serve)
+                self._bridge.send({"answers": answers})
+                # Without waiting for the worker's own wake-up, which takes two more messages from its node.
+                self._events += [WakeupRequested(key) for key in reported if key in self._jobs]
         events, self._events = self._events, []
         return events
 

@@ -28,10 +28,14 @@ def decode_call(node: str, event: list[Any]) -> StoreCall:
     return StoreCall(node, event[1], event[2].encode(errors="surrogateescape"))
 
 
-def answered(calls: Sequence[StoreCall], serve: StoreCalls) -> dict[str, list[list[Any]]]:
-    """Execute calls together; return the commands for each node that pass the answers on to its workers."""
+def answered(calls: Sequence[StoreCall], serve: StoreCalls) -> tuple[dict[str, list[list[Any]]], list[str]]:
+    """Execute calls together; return the commands for each node that pass the answers on to its workers.
+
+    Also returns the keys of jobs whose reports the runner must read now.
+    """
     commands: dict[str, list[list[Any]]] = {}
-    for index, body in serve([(index, call.body) for index, call in enumerate(calls)]):
+    answers, reported = serve([(index, call.body) for index, call in enumerate(calls)])
+    for index, body in answers:
         call = calls[index]
         commands.setdefault(call.node, []).append(["answer", call.connection, body.decode(errors="surrogateescape")])
-    return commands
+    return commands, reported

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from determined import errors
 from determined.errors import DeterminedError, StoreError, StoreUnavailable, StoreVersionError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Increased with every change of these messages, of `WorkerStore`, or of a record that it names."""
 
 # Errors that are made of a message alone. A subclass that is not listed arrives as the nearest one that is.

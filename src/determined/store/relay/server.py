@@ -5,18 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined.errors import DeterminedError, StoreError, StoreUnavailable
 from determined.frames import LARGEST
 from determined.store.relay import codec, messages
 from determined.store.relay.rights import JobRights
+from determined.store.rows import MetricRow
 from determined.store.workers.local_worker_store import LocalWorkerStore
 
 if TYPE_CHECKING:
     from determined.store.store import Store
 
 logger = logging.getLogger("determined.store")
+
+
+class Answers(NamedTuple):
+    """The answers to requests, in their order, and the jobs among them that have reported a validation."""
+
+    bodies: list[tuple[int, bytes]]
+    validated: list[str]
 
 
 @dataclass
@@ -28,6 +36,12 @@ class _Request:
     arguments: list[Any] = field(default_factory=list)
     rights: JobRights | None = None
     answer: bytes | None = None
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether the request was to write a validation, after which the runner may have to decide."""
+        rows = self.arguments[0] if self.call == "write" and self.arguments else ()
+        return any(isinstance(row, MetricRow) and row.group == "validation" for row in rows)
 
     def succeed(self, result: Any) -> None:
         """Answer with a result. Raise StoreError if it is too large for an answer."""
@@ -58,10 +72,8 @@ class RelayServer:
         self._store: Store | None = None
         self._rights: dict[int, JobRights] = {}  # by trial, of its newest job that has made a request
 
-    def answer(
-        self, requests: Sequence[tuple[int, bytes]], current: Callable[[str], int | None]
-    ) -> list[tuple[int, bytes]]:
-        """Carry out requests, each with the number of its connection, and return the answers in the same order.
+    def answer(self, requests: Sequence[tuple[int, bytes]], current: Callable[[str], int | None]) -> Answers:
+        """Carry out requests, each with the number of its connection.
 
         `current` returns the id of the trial whose current allocation has this key, or None. No exception leaves this
         method: what fails is answered as an error.
@@ -75,8 +87,9 @@ class RelayServer:
         # The store could not be opened.
         except DeterminedError as error:
             taken = [_unopened(body, error) for _, body in requests]
-        answers = [request.answer for request in taken]
-        return [(number, body) for (number, _), body in zip(requests, answers, strict=True) if body is not None]
+        bodies = [request.answer for request in taken]
+        answers = [(number, body) for (number, _), body in zip(requests, bodies, strict=True) if body is not None]
+        return Answers(answers, [request.rights.job for request in taken if request.rights and request.has_validation])
 
     def close(self) -> None:
         """Close the connection to the store."""

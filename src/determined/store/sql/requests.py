@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from determined.stop_request import StopRequest
 from determined.store.databases.base import Database
+from determined.store.records import Request
+
+
+def requests_to(database: Database, trial_id: int, after: int) -> list[Request]:
+    """Return the requests to a trial with an id above `after`, in order."""
+    found = database.execute(
+        "SELECT id, trial_id, kind, created FROM requests WHERE trial_id = ? AND id > ? ORDER BY id", [trial_id, after]
+    )
+    return [Request(*row) for row in found]
 
 
 def newest_request(database: Database, trial_id: int) -> StopRequest | None:

@@ -25,7 +25,7 @@ from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.columns import text
 from determined.store.sql.experiment_filter import conditions_of
-from determined.store.sql.requests import newest_request
+from determined.store.sql.requests import requests_to
 
 if TYPE_CHECKING:
     from determined.store.experiment_changes import Change, NewExperiment
@@ -224,14 +224,14 @@ class Experiments:
         )
         return [ExperimentRequest(*row) for row in found]
 
-    def decision(self, trial_id: int) -> Decision:
-        """Return the runner's newest decision about a trial: its goal and whether it must stop."""
-        # The request is read after the goal, so that a stop request written together with a goal is never missed.
+    def decision(self, trial_id: int, after: int = 0) -> Decision:
+        """Return the runner's newest decision about a trial, with the requests that have an id above `after`."""
+        # The requests are read after the goal, so that a stop request written together with a goal is never missed.
         found = self._database.execute("SELECT goal, allocation FROM trials WHERE id = ?", [trial_id])
         if not found:
             raise self._no("trial", trial_id)
         ((goal, allocation),) = found
-        return Decision(goal, newest_request(self._database, trial_id), allocation)
+        return Decision(goal, allocation, requests_to(self._database, trial_id, after))
 
     def latest_validations(self, experiment_id: int) -> dict[int, dict[str, Any]]:
         """Return the metrics of the newest validation of each trial that has one, by the trial's id."""

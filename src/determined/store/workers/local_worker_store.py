@@ -89,8 +89,8 @@ class LocalWorkerStore:
     def requests(self, trial_id: int, after: int) -> list[Request]:
         return self._store.requests(trial_id, after)
 
-    def decision(self, trial_id: int) -> Decision:
-        return self._store.experiments.decision(trial_id)
+    def decision(self, trial_id: int, after: int) -> Decision:
+        return self._store.experiments.decision(trial_id, after)
 
     def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:
         return self._store.checkpoints(trial_id)

@@ -95,8 +95,11 @@ class WorkerStore(Protocol):
         """Return the requests to a trial with an id above `after`, in order. Reads only."""
         ...
 
-    def decision(self, trial_id: int) -> Decision:
-        """Return the runner's newest decision about a trial: its goal and whether it must stop. Reads only."""
+    def decision(self, trial_id: int, after: int) -> Decision:
+        """Return the runner's newest decision about a trial: its goal, and the requests with an id above `after`.
+
+        One call for both, because every worker makes it once a second. Reads only.
+        """
         ...
 
     # Checkpoints
