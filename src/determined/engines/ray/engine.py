@@ -65,6 +65,7 @@ class RayEngine:
         self._wanted = 0
         self._withdrawn = ""
         self._serve: StoreCalls | None = None
+        self._runs = runs_dir()
         self._bridge = bridge()
         try:
             self._bridge.send(
@@ -154,7 +155,7 @@ class RayEngine:
         self._jobs.add(job.key, group.shares)
         parts = encode_parts(group.shares, [self._nodes.address(share.node) for share in group.shares])
         # Copied to this machine while they grow, so that the store names directories of this machine.
-        environment = {**job.environment, RECORDED_RUNS: str(runs_dir())}
+        environment = {**job.environment, RECORDED_RUNS: str(self._runs)}
         self._bridge.send({"start": encode_job(replace(job, environment=environment)), "parts": parts})
         for node, reason in self._nodes.refused().items():
             self._warn(job.key, self._refusal(node, reason))
@@ -261,7 +262,7 @@ class RayEngine:
             elif kind == "refused" and node in self._nodes:
                 self._refuse_node(node, event[1])
             elif kind == "file":
-                write_part(runs_dir(), *event[1:])
+                write_part(self._runs, *event[1:])
             elif kind == "status":
                 self._jobs.note_status(node, *event[1:])
             elif kind == "exited":

@@ -24,7 +24,6 @@ class RunningJob:
 
     shares: tuple[Share, ...]
     exits: dict[str, Exited] = field(default_factory=dict)  # by node
-    kill_at: float | None = None
     lost_node: str = ""
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by node
     has_listener: bool = False
@@ -56,6 +55,8 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, RunningJob] = {}
+        # When to kill the remaining parts of jobs. Few have an entry, and the engine looks at them with every message.
+        self._kill_at: dict[str, float] = {}
 
     def __contains__(self, key: object) -> bool:
         return key in self._jobs
@@ -70,6 +71,7 @@ class Jobs:
     def clear(self) -> None:
         """Forget all jobs."""
         self._jobs.clear()
+        self._kill_at.clear()
 
     def shares(self, key: str) -> tuple[Share, ...]:
         """Return the shares of a job's group; empty for an unknown key."""
@@ -107,10 +109,11 @@ class Jobs:
         job = self._jobs[exited.key]
         job.exits[node] = exited
         if job.missing():
-            if exited.code != 0 and job.kill_at is None:
-                job.kill_at = now + SECONDS_BEFORE_KILL
+            if exited.code != 0:
+                self._kill_at.setdefault(exited.key, now + SECONDS_BEFORE_KILL)
             return None
         del self._jobs[exited.key]
+        self._kill_at.pop(exited.key, None)
         return job.result()
 
     def lose_node(self, node: str, described: str, now: float) -> list[Exited]:
@@ -120,7 +123,7 @@ class Jobs:
             if node in job.missing():
                 job.lost_node = described
                 # The other parts wait for ranks that do not exist any more.
-                job.kill_at = now
+                self._kill_at[key] = now
                 lost = Exited(key, KILLED, "SIGKILL", False, 0.0, lost=True)
                 if (result := self.end_part(node, lost, now)) is not None:
                     ended.append(result)
@@ -128,7 +131,7 @@ class Jobs:
 
     def overdue(self, now: float) -> list[str]:
         """Return the jobs whose remaining parts must be killed now, because another part has failed; each once."""
-        keys = [key for key, job in self._jobs.items() if job.kill_at is not None and now >= job.kill_at]
+        keys = [key for key, at in self._kill_at.items() if now >= at]
         for key in keys:
-            self._jobs[key].kill_at = None
+            del self._kill_at[key]
         return keys

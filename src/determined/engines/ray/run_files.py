@@ -137,10 +137,15 @@ def write_part(runs: Path, name: str, offset: int, data: str) -> None:
 
 def _write(runs: Path, target: Path, offset: int, content: bytes) -> None:
     """Write bytes at an offset of a file below `runs`; no link is followed at its end."""
-    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for directory in reversed([one for one in target.parents if one.is_relative_to(runs) and one != runs]):
-        directory.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_TRUNC if offset == 0 else 0)
-    with open(os.open(target, flags, 0o600), "r+b" if offset else "wb") as file:
+    try:
+        descriptor = os.open(target, flags, 0o600)
+    # The first part of the run: with each of the thousands that follow, the directories exist.
+    except FileNotFoundError:
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in reversed([one for one in target.parents if one.is_relative_to(runs) and one != runs]):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(target, flags, 0o600)
+    with open(descriptor, "r+b" if offset else "wb") as file:
         file.seek(offset)
         file.write(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,12 @@ from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Result
 from determined.store.experiment_records import Trial
+from determined.store.records import Metric
 from determined.store.substores.experiments import Experiments
 
 logger = logging.getLogger("determined.experiment")
 
-# Rare, because each read is a query per trial, and wake-ups usually come first.
+# Rare, because each read is two statements per trial, and wake-ups usually come first.
 _SECONDS_BETWEEN_READS = 1.0
 
 
@@ -36,9 +38,15 @@ class ReportReader:
         if now - self._read_at < _SECONDS_BETWEEN_READS:
             return
         self._read_at = now
-        for trial in self._run.by_key.values():
-            read_reports(self._run, trial)
-            row = self._run.query(partial(_row_of, trial.id))
+        running = list(self._run.by_key.values())
+        # One query for all: another thread carries it out, and handing it over takes longer than the query itself.
+        found = self._run.query(
+            lambda store: [
+                (store.validations(trial.id, trial.observed.read_up_to), store.trial(trial.id)) for trial in running
+            ]
+        )
+        for trial, (reports, row) in zip(running, found, strict=True):
+            _note_reports(self._run, trial, reports)
             trial.observed.note_progress(row.progress, row.steps_completed)
             self._run.effective_hparams.note(trial, row.passed_hparams)
         decisions.fail_if_pointless(self._run)
@@ -46,9 +54,14 @@ class ReportReader:
 
 def read_reports(run: RunnerState, trial: LiveTrial) -> None:
     """Read the validations that a trial reported since the last call; one that was completed later is read again."""
-    settings, observed = run.settings, trial.observed
     # By attempt and sequence number, since clocks of workers may differ.
-    for report in run.query(lambda store: store.validations(trial.id, observed.read_up_to)):
+    _note_reports(run, trial, run.query(lambda store: store.validations(trial.id, trial.observed.read_up_to)))
+
+
+def _note_reports(run: RunnerState, trial: LiveTrial, reports: Sequence[Metric]) -> None:
+    """Record validations of a trial in the order in which it reported them."""
+    settings, observed = run.settings, trial.observed
+    for report in reports:
         assert report.steps_completed is not None
         observed.note_validation(report.attempt, report.sequence, report.steps_completed)
         if trial.process is not None:
