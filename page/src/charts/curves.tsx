@@ -89,7 +89,7 @@ export function CurvesChart(props: CurvesProps) {
       {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
-        : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={view.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
+        : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
             height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={props.highlighted ?? null}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">

@@ -39,16 +39,23 @@ export interface Tip {
   series: number;
   x: number;
   y: number | null;
+  /** The axis on which arrow keys led here, null for a pointer. Without a pointer on the chart only a tip of keys stays. */
+  keyAxis: string | null;
 }
 
-/** So many pixels from a mark its text is shown. */
+type Pointer = { left: number; top: number };
+
+/** Where uPlot puts a cursor that is not on the chart. */
+const OUTSIDE: Pointer = { left: -10, top: -10 };
+
+/** A mark shows its text when the pointer is at most this many pixels away. */
 const NEAR = 8;
 
 export function axisText(axis: string, x: number): string {
   return axis === "time" ? (x > 1e8 ? formatTime(x, true) : formatDuration(x)) : `${axis === "epochs" ? "epoch" : "batch"} ${formatNumber(x)}`;
 }
 
-function options(props: PlotProps, width: number, onTip: (tip: Tip | null) => void): uPlot.Options {
+function options(props: PlotProps, width: number, pointer: Pointer, onCursor: (plot: uPlot) => void): uPlot.Options {
   const ink = cssColour("--ink-3");
   const line = cssColour("--line");
   const colours = trialColours();
@@ -76,10 +83,10 @@ function options(props: PlotProps, width: number, onTip: (tip: Tip | null) => vo
       { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatNumber(tick))) },
     ],
     series: [{}, ...lines],
-    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false },
+    cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false }, y: false, ...pointer },
     hooks: {
       draw: [(plot) => drawMarks(plot, props, stroke)],
-      setCursor: [(plot) => onTip(tipAt(plot, props))],
+      setCursor: [onCursor],
       setSelect: [(plot) => {
         if (plot.select.width < 6) return;
         const low = plot.posToVal(plot.select.left, "x");
@@ -110,12 +117,19 @@ function tipAt(plot: uPlot, props: PlotProps): Tip | null {
       const distance = Math.hypot((x - left) / 2, y - top);
       if (distance < least) {
         least = distance;
-        best = { left: x, top: y, series: index, x: props.x[place]!, y: one.values[place] ?? value };
+        best = { left: x, top: y, series: index, x: props.x[place]!, y: one.values[place] ?? value, keyAxis: null };
       }
       return;
     }
   });
   return best;
+}
+
+/** The tip at a point that arrow keys led to, or null where that curve has no value. */
+function tipOn(plot: uPlot, props: PlotProps, series: number, at: number): Tip | null {
+  const x = props.x[at];
+  const y = props.series[series]?.values[at];
+  return x === undefined || y == null ? null : { left: plot.valToPos(x, "x"), top: plot.valToPos(y, "y"), series, x, y, keyAxis: props.axis };
 }
 
 export function Plot(props: PlotProps) {
@@ -126,6 +140,7 @@ export function Plot(props: PlotProps) {
   const theme = useTheme();
   const latest = useRef(props);
   latest.current = props;
+  const pointer = useRef<Pointer>(OUTSIDE);
 
   useEffect(() => {
     const observer = new ResizeObserver(() => setWidth(Math.floor(box.current?.clientWidth ?? 0)));
@@ -136,12 +151,16 @@ export function Plot(props: PlotProps) {
   useLayoutEffect(() => {
     if (!box.current || width < 40) return undefined;
     const data = [props.x, ...props.series.flatMap((one) => (one.smooth ? [one.values, one.smooth] : [one.values]))];
-    let ready = false; // a new chart tells that there is no pointer on it, before anybody could have moved one
-    const chart = new uPlot(options(props, width, (next) => ready && setTip(next)), data as uPlot.AlignedData, box.current);
-    ready = true;
+    const follow = (chart: uPlot): void => setTip((tip) => {
+      if (chart.cursor.left! >= 0) return tipAt(chart, props);
+      return tip?.keyAxis === props.axis ? tipOn(chart, props, tip.series, nearest(props.x, tip.x)) : null;
+    });
+    // New points arrive while somebody reads the chart: the new chart gets the pointer of the old one, and its tip stays.
+    const chart = new uPlot(options(props, width, pointer.current, follow), data as uPlot.AlignedData, box.current);
     plot.current = chart;
     props.canvas?.(chart.ctx.canvas);
     return () => {
+      pointer.current = { left: chart.cursor.left ?? OUTSIDE.left, top: chart.cursor.top ?? OUTSIDE.top };
       plot.current = null;
       props.canvas?.(null);
       chart.destroy();
@@ -162,11 +181,12 @@ export function Plot(props: PlotProps) {
     event.preventDefault();
   };
   const show = (series: number, at: number): void => {
-    const chart = plot.current;
-    const one = props.series[series];
-    const value = one?.values[at];
-    if (!chart || value == null) return;
-    setTip({ left: chart.valToPos(props.x[at]!, "x"), top: chart.valToPos(value, "y"), series, x: props.x[at]!, y: value });
+    const next = plot.current && tipOn(plot.current, props, series, at);
+    if (next) setTip(next);
+  };
+  const leave = (): void => {
+    plot.current?.setCursor(OUTSIDE);
+    setTip(null);
   };
   const step = (by: number): void => {
     const series = tip?.series ?? 0;
@@ -188,7 +208,7 @@ export function Plot(props: PlotProps) {
   return (
     <div class="plot" style={{ height: `${props.height}px` }}>
       <div ref={box} role="application" aria-roledescription="chart" tabIndex={0} aria-label={`${props.label}. Arrow keys move along the curves, plus and minus zoom, 0 shows all.`}
-        onKeyDown={keys} onDblClick={() => props.onZoom(null)} onPointerLeave={() => setTip(null)} onBlur={() => setTip(null)}
+        onKeyDown={keys} onDblClick={() => props.onZoom(null)} onPointerLeave={leave} onBlur={() => setTip(null)}
         onClick={() => tip && hovered && latest.current.onPick?.(hovered.trial, tip.x)} />
       {tip && hovered && over && (
         <div class="tip" role="status" style={{ left: `${Math.min(over.offsetLeft + tip.left + 12, Math.max(0, width - 190))}px`, top: `${Math.max(0, over.offsetTop + tip.top - 44)}px` }}>

@@ -111,14 +111,24 @@ def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search,
             page.keyboard.press("ArrowRight")
         expect(page.locator(".tip")).to_contain_text("batch 16")
         expect(page.locator(".tip")).to_contain_text("Attempt 2 began at batch 16")
+        loss.locator(".u-over").evaluate("(over) => over.setAttribute('data-before', '')")
+        page.keyboard.press("+")
+        expect(loss.locator(".u-over[data-before]")).to_have_count(0)
+        expect(page.locator(".tip")).to_contain_text("batch 16")
+        page.keyboard.press("0")
+        expect(page).not_to_have_url(re.compile("x="))
         foot = page.locator(".chart-foot").first
         expect(foot).to_contain_text("64 points")
         page.get_by_label("overwritten points").check()
         expect(foot).to_contain_text(f"{reached - 16} overwritten points, dashed")
         assert "archived=1" in page.url
-        for axis in ("Epochs", "Time", "Batches"):
-            page.get_by_role("button", name=axis, exact=True).click()
-            expect(page.locator(".chart-foot, .empty").first).to_be_visible()
+        page.get_by_role("button", name="Epochs", exact=True).click()
+        expect(page.locator(".empty").first).to_be_visible()
+        page.get_by_role("button", name="Time", exact=True).click()
+        expect(loss.locator(".u-over")).to_be_visible()
+        loss.locator(".u-over").evaluate("(over) => over.setAttribute('data-before', '')")
+        page.get_by_role("button", name="Batches", exact=True).click()
+        expect(loss.locator(".u-over[data-before]")).to_have_count(0)
 
         # From a point of a curve to the log of that moment, and back.
         expect(loss.locator(".u-over")).to_be_visible()

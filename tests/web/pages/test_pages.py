@@ -152,16 +152,24 @@ def test_curves_have_a_spike_a_nan_and_crosses_and_zoom_fetches_finer_points(vis
     expect(page.locator(".u-over")).to_have_count(1)
     expect(page.locator(".chart-foot").first).to_contain_text("not finite, marked")
     expect(page.locator(".chart-foot").first).to_contain_text("failed, ended by")
-    with page.expect_response(lambda answer: "/api/curves" in answer.url and "from=" in answer.url) as response:
-        box = page.locator(".u-over").bounding_box()
-        assert box is not None
+    finer_points: list[api.Route] = []
+    page.route(lambda url: "/api/curves" in url and "from=" in url, lambda route: finer_points.append(route))
+    box = page.locator(".u-over").bounding_box()
+    assert box is not None
+    with page.expect_request(lambda request: "/api/curves" in request.url and "from=" in request.url):
         page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
         page.mouse.down()
         page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 80, steps=4)
         page.mouse.up()
-    assert response.value.ok
     assert "x=" in page.url
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
+    expect(page.locator(".tip")).to_contain_text("trial")
+    # The chart is drawn anew when the points arrive. A pointer that rests on it still has its tip.
+    page.locator(".u-over").evaluate("(over) => over.setAttribute('data-before', '')")
+    with page.expect_response(lambda answer: "/api/curves" in answer.url and "from=" in answer.url) as response:
+        finer_points.pop().continue_()
+    assert response.value.ok
+    expect(page.locator(".u-over[data-before]")).to_have_count(0)
     expect(page.locator(".tip")).to_contain_text("trial")
     page.locator(".chart-foot button", has_text="Table").first.click()
     expect(page.locator(".chart-table table").first).to_contain_text("Greatest")
