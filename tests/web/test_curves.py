@@ -55,6 +55,16 @@ def test_ranges_far_from_the_curve_are_empty_or_refused(site: Site, store: Store
             assert site.get(f"{base}&axis={axis}&to={place}", 422)["error"].startswith("to: ")
 
 
+def test_an_unknown_trial_has_an_empty_curve_with_its_id_as_a_number(site: Site, store: Store) -> None:
+    known = begin(store).trial_id
+    largest = 2**53 - 1
+    curves = site.get(f"/api/curves?trials={known},{largest}&key=training/loss")["curves"]
+    assert [(one["trial"], one["points"]) for one in curves] == [(known, 0), (largest, 0)]
+    refused = site.get(f"/api/curves?trials={largest + 1}&key=training/loss", 422)["error"]
+    assert str(largest + 1) in refused
+    assert str(largest) in site.get(f"/api/trials/{largest + 1}", 422)["error"]
+
+
 def test_overwritten_points_and_beginnings_of_attempts(site: Site, store: Store) -> None:
     first = begin(store)
     store.write([metric(first, "training", step, {"loss": 1.0}) for step in range(1, 9)])

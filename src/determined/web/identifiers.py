@@ -1,16 +1,21 @@
-"""Lists of ids in addresses."""
+"""Ids in requests."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
-_LARGEST = 2**63 - 1
+# Answers repeat ids as JSON numbers, and a browser rounds larger ones. No database comes near it.
+_LARGEST = 2**53 - 1
+
+Id = Annotated[int, Field(ge=0, le=_LARGEST)]
+"""The id of an experiment, a trial, a model or a log line."""
 
 # For the document; `numbers` has the clearer message.
-Ids = Annotated[str, Query(json_schema_extra={"pattern": "^[0-9]{1,18}(,[0-9]{1,18}){0,99}$"})]
+Ids = Annotated[str, Query(json_schema_extra={"pattern": "^[0-9]{1,15}(,[0-9]{1,15}){0,99}$"})]
 """Ids such as `1,2,3`."""
 
 

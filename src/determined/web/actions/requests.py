@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from determined.web.api.shapes import Id
+from determined.web.identifiers import Id
 
 ActionName = Literal[
     "pause",

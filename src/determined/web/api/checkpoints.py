@@ -16,7 +16,8 @@ from determined.ranking import best_first
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.answers import Route, number
-from determined.web.api.shapes import Id, Number, Plain
+from determined.web.api.shapes import Number, Plain
+from determined.web.identifiers import Id
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)

@@ -13,7 +13,7 @@ from determined.experiment.code import reading as code_reading
 from determined.experiment.code.archive import write_code_archive
 from determined.sentences import capitalized
 from determined.web.answers import Route, attachment
-from determined.web.api.shapes import Id
+from determined.web.identifiers import Id
 from determined.web.state import reading
 
 router = APIRouter(route_class=Route)

@@ -13,8 +13,7 @@ from determined.curves import metric_keys
 from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.api.shapes import Id
-from determined.web.identifiers import Ids, numbers
+from determined.web.identifiers import Id, Ids, numbers
 from determined.web.state import ServerState, reading, state_of, version
 from determined.web.tables.trial_rows import trial_state
 

@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from determined.errors import InvalidExperimentException
 from determined.web.answers import Route, number
-from determined.web.api.shapes import Id, Number
+from determined.web.api.shapes import Number
+from determined.web.identifiers import Id
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)

@@ -18,7 +18,8 @@ from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
 from determined.web.actions.possible import experiment_actions, experiment_commands, experiment_python
 from determined.web.answers import Route, number, representable
-from determined.web.api.shapes import ActionState, Id, Number, Plain
+from determined.web.api.shapes import ActionState, Number, Plain
+from determined.web.identifiers import Id
 from determined.web.state import reading, version
 from determined.web.tables.experiment_rows import ExperimentRow, experiment_rows
 

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from determined.experiment.failures import FailureGroup as FoundGroup
 from determined.experiment.failures import failure_groups
 from determined.web.answers import Route
-from determined.web.api.shapes import Id
+from determined.web.identifiers import Id
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)

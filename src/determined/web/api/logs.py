@@ -15,7 +15,7 @@ from determined.store.records import LOG_LEVELS, Log, LogFilter
 from determined.store.sql.logs import LogRange
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.api.shapes import Id
+from determined.web.identifiers import Id
 from determined.web.pattern_search import matching
 from determined.web.state import reading
 

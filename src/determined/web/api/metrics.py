@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from determined.config.metric_values import number
 from determined.curves import exact_json, metric_keys
 from determined.web.answers import Route
-from determined.web.api.shapes import Id
+from determined.web.identifiers import Id
 from determined.web.state import reading, state_of, version
 
 router = APIRouter(route_class=Route)

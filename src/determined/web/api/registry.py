@@ -8,7 +8,8 @@ from typing_extensions import TypedDict
 from determined.store.substores.registry import Model
 from determined.web.answers import Route
 from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
-from determined.web.api.shapes import Id, Plain
+from determined.web.api.shapes import Plain
+from determined.web.identifiers import Id
 from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, WithJsonSchema
+from pydantic import WithJsonSchema
 from typing_extensions import TypeAliasType, TypedDict
 
 Number = TypeAliasType(
@@ -31,7 +31,6 @@ Number = TypeAliasType(
     ],
 )
 Plain = dict[str, Any]
-Id = Annotated[int, Field(ge=0, le=2**62)]  # a database can store it, and a float of the document is exact
 
 
 class Problem(TypedDict):

@@ -20,7 +20,8 @@ from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.actions.possible import trial_actions, trial_commands, trial_python
 from determined.web.answers import Route
-from determined.web.api.shapes import ActionState, Id, Plain, Summary
+from determined.web.api.shapes import ActionState, Plain, Summary
+from determined.web.identifiers import Id
 from determined.web.state import reading, state_of, version
 from determined.web.tables.stored_json import shallow
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
