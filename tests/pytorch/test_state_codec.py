@@ -85,7 +85,12 @@ hashable = st.one_of(
     st.fractions(),
     st.uuids(),
 )
-keys = st.one_of(hashable, st.tuples(hashable, hashable), st.frozensets(hashable, max_size=3))
+keys = st.one_of(
+    hashable,
+    st.tuples(hashable, hashable),
+    st.frozensets(hashable, max_size=3),
+    st.builds(Frozen, st.integers(), hashable),
+)
 leaves = st.one_of(
     hashable,
     arrays,
@@ -124,6 +129,27 @@ def test_a_state_survives_exactly(value: Any) -> None:
     back = restored(stored(value), value)
     assert described(back) == before
     assert described(value) == before  # untouched
+
+
+KEYS_OF_SEVERAL_SHAPES = [
+    {frozenset(): 1, frozenset([Mode.WARM]): 2},
+    {(): 1, (Mode.WARM,): 2, (Mode.COLD, Entry(Mode.WARM, 3)): 4},
+    {Entry(None, 0): 1, Entry(Mode.WARM, 0): 2, Entry(frozenset([Mode.COLD]), 0): 3},
+    {(1, frozenset()), (1, frozenset([(Mode.WARM, 2)])), ("a", frozenset([Mode.COLD]))},
+    {Frozen(1, None): 1, Frozen(1, Mode.WARM): 2, Frozen(1, (Frozen(2, Mode.COLD),)): 3, (Frozen(3, Mode.WARM),): 4},
+]
+
+
+@pytest.mark.parametrize(
+    "value", KEYS_OF_SEVERAL_SHAPES, ids=["frozensets", "tuples", "named tuples", "set", "objects"]
+)
+def test_classes_are_found_in_any_key(value: Any) -> None:
+    assert described(restored(stored(value), value)) == described(value)
+
+
+def test_many_thousand_keys_are_compared_with_few_templates() -> None:
+    value = {(number, Mode.WARM, frozenset([Mode.COLD])): number for number in range(50_000)}
+    assert restored(stored(value), value) == value
 
 
 @pytest.mark.parametrize("key", [float("nan"), complex("nan"), (1, float("nan"))], ids=repr)

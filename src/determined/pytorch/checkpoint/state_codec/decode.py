@@ -131,7 +131,7 @@ class Decoder(TreeDecoder):
 
     def _object(self, tag: dict[Any, Any], template: Any) -> Any:
         """Decode an instance of a Python class: its items and attributes, without calling its constructor."""
-        kind = self._kind(tag, type(template))
+        kind = self._kind(tag, type(paths.first_of(template)))
         layout = classes.layout_of(kind)
         # Otherwise a file could have a class filled in a way that its methods do not expect, or crash the interpreter.
         if layout is None or layout.base != tag["base"]:
@@ -165,8 +165,8 @@ class Decoder(TreeDecoder):
                 raise WrongData(f"a {classes.name_of(kind)} has no attribute {name!r:.80}")
         expected = set(layout.fields)
         # With `_known` the program has trained already, so its value may have gained attributes since.
-        if type(template) is kind and self._known is None:
-            expected |= classes.attributes_of(template).keys()
+        if type(paths.first_of(template)) is kind and self._known is None:
+            expected |= paths.attributes_in(template)
         lost = sorted(expected - attributes.keys() - {*of_type(list, tag["without"])})
         if lost:
             raise WrongData(f"the checkpoint lacks the attribute {lost[0]!r} of a {classes.name_of(kind)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from determined.errors import InvalidCheckpointException
 from determined.pytorch.checkpoint.state_codec import classes, paths
-from determined.pytorch.checkpoint.state_codec.paths import MISSING, Lazy, Step, child
+from determined.pytorch.checkpoint.state_codec.paths import MISSING, Lazy, OneOf, Step, child, first_of
 from determined.pytorch.checkpoint.state_codec.tags import DEEPEST, KIND
 
 SKIPPED: Any = object()  # stands for a function that this program does not have; it is left out
@@ -28,6 +28,7 @@ class TreeDecoder:
         self._handlers = handlers
         self._path: list[Step] = []
         self._done: dict[int, Any] = {}
+        self._members: dict[tuple[int, Step], tuple[Any, Any]] = {}
 
     def decode(self, tree: Any, template: Any, *path: Step) -> Any:
         """Return the value that was encoded; `template` is the program's value in its place, or a `Lazy` one.
@@ -117,6 +118,11 @@ class TreeDecoder:
         # Only now, because most states have no tags, and a template may call the program's state_dict().
         if isinstance(template, Lazy):
             template = template.get()
+        if isinstance(template, OneOf):
+            template = template.named(_class_name(tag))
+            # The parts of these are looked up in all of the values. The others depend on the class only.
+            if tag[KIND] not in ("container", "object"):
+                template = first_of(template)
         kind = tag[KIND]
         handler = self._handlers.get(kind) if isinstance(kind, str) else None
         if handler is None:
@@ -137,11 +143,21 @@ class TreeDecoder:
     def _key(self, tree: Any, template: Any) -> Any:
         """Return a decoded key of a dict or element of a set, which must be complete before it is hashed."""
         step = ("element", _class_name(tree))
-        key = self._decode_below(step, tree, template)
+        self._path.append(step)
+        key = self._decode(tree, self._member(template, step) if type(tree) in _TREES else MISSING)
+        self._path.pop()
         if key is SKIPPED:
             return None
         _check_cost(key)
         return key
+
+    def _member(self, template: Any, step: Step) -> Any:
+        """Return the template of keys of one class, which is found once and not for each of thousands of keys."""
+        found = self._members.get((id(template), step))
+        if found is None:
+            # The template is stored, too: as long as it lives, its id is not reused.
+            found = self._members[id(template), step] = (template, child(template, step))
+        return found[1]
 
 
 def of_type(kind: type, value: Any) -> Any:

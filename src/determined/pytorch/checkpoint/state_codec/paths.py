@@ -6,6 +6,7 @@ import collections
 import reprlib
 import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ MISSING: Any = types.new_class("MISSING")()  # the program has no value at a pla
 
 # A path in a message should fit on a few lines.
 _LONGEST = 300
+# Objects inside of a key that are compared by their attributes, too. A key can refer to a large graph of objects.
+_SHAPED_LEVELS = 3
 _SEQUENCES = (list, tuple, collections.deque)
 
 
@@ -85,11 +88,60 @@ class Lazy:
         return self._value
 
 
+@dataclass(frozen=True)
+class OneOf:
+    """Several values of the program, each of which may be the one in a place: keys of a dict have no position."""
+
+    values: tuple[Any, ...]
+
+    def named(self, name: str) -> Any:
+        """Return the values whose class has this name: one, or several as `OneOf`; any value if none has it."""
+        return one_of([one for one in self.values if classes.name_of(type(one)) == name] or self.values[:1])
+
+
+def one_of(values: Iterable[Any]) -> Any:
+    """Return the values that exist as one template: MISSING, the only one, or `OneOf`."""
+    # One of each shape, as a dict can have many thousands of keys, and they have few shapes.
+    found: dict[Any, Any] = {}
+    for value in values:
+        for one in value.values if isinstance(value, OneOf) else () if value is MISSING else (value,):
+            found.setdefault(_shape(one), one)
+    return OneOf(tuple(found.values())) if len(found) > 1 else next(iter(found.values()), MISSING)
+
+
+def _shape(value: Any, levels: int = _SHAPED_LEVELS) -> Any:
+    """Return the class of a value with the shapes of its items and attributes, as far as a key usually has them.
+
+    Values of the same shape have the same classes inside, so that one of them is template enough.
+    """
+    if isinstance(value, frozenset):
+        items: Any = frozenset(_shape(one, levels) for one in value)
+    else:
+        items = tuple(_shape(one, levels) for one in value) if isinstance(value, tuple) else ()
+    if not levels:
+        return type(value), items
+    attributes = classes.attributes_of(value).items()
+    return type(value), items, frozenset((name, _shape(one, levels - 1)) for name, one in attributes)
+
+
+def first_of(template: Any) -> Any:
+    """Return a template that is a single value of the program, for what only depends on its class."""
+    return template.values[0] if isinstance(template, OneOf) else template
+
+
+def attributes_in(template: Any) -> set[str]:
+    """Return the names of the attributes that a value in this place has, whichever of the program's values it is."""
+    values = template.values if isinstance(template, OneOf) else (template,)
+    return set.intersection(*(set(classes.attributes_of(one)) for one in values))
+
+
 def child(template: Any, step: Step) -> Any:
-    """Return the program's value one step below `template`, or MISSING."""
+    """Return the program's value one step below `template`, or MISSING, or all that may be it as `OneOf`."""
     if isinstance(template, Lazy):
         above = template
         return Lazy(lambda: child(above.get(), step))
+    if isinstance(template, OneOf):
+        return one_of(child(one, step) for one in template.values)
     kind, key = step
     if template is MISSING:
         return MISSING
@@ -97,10 +149,10 @@ def child(template: Any, step: Step) -> Any:
         return _item(template, key)
     if kind == "attribute":
         return classes.attributes_of(template).get(key, MISSING)
-    # Any element of the same class serves: only its class and attributes are used.
+    # Any element of the same class serves, but the elements of two tuples may be of different classes.
     if kind == "element":
         members = template if isinstance(template, (dict, set, frozenset)) else ()
-        return next((one for one in members if classes.name_of(type(one)) == key), MISSING)
+        return one_of(one for one in members if classes.name_of(type(one)) == key)
     if kind == "factory":
         return template.default_factory if isinstance(template, collections.defaultdict) else MISSING
     return Lazy(template.state_dict) if classes.is_stateful(template) else MISSING
