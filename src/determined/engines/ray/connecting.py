@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 
 import ray
@@ -13,6 +14,10 @@ _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
 _SECONDS_TO_REACH = 5.0
 # In the messages of Ray on a machine without a raylet of the cluster.
 _NO_NODE = ("Could not find any running Ray instance", "No node info found matching", "cannot find a local Raylet")
+
+_IN_ACTOR = "ray::"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: ")
+_NOT_INSTALLED = "No module named 'determined"
 
 
 def connect(address: str | None) -> str | None:
@@ -65,6 +70,11 @@ def _unreachable(address: str) -> str | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message that says something."""
+    """Return the line of an error of Ray that says what happened: of one in an actor, the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    # The message of an exception in an actor is the call with its ids and addresses, then the traceback.
+    raised = [line for line in lines if _EXCEPTION.match(line)] if _IN_ACTOR in str(error) else []
+    found = (raised[-1:] or lines or [type(error).__name__])[0]
+    if _NOT_INSTALLED in found:
+        return f"determined-pytorch is not installed on this node, or in another version ({found})"
+    return found

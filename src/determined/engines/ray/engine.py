@@ -30,6 +30,10 @@ from determined.plural import counted
 logger = logging.getLogger("determined.engines")
 
 _SECONDS_TO_CONNECT = 60.0
+# For each running job, messages are collected this long before they are handled. 1,000 jobs send some in every
+# millisecond, and each pass of the runner costs a transaction, which dozens of messages share after 20 ms. The messages
+# of a few jobs do not wait.
+_SECONDS_TO_COLLECT = 2e-5
 
 
 @dataclass(frozen=True)
@@ -187,6 +191,7 @@ class RayEngine:
             wait = max(0.0, deadline - time.monotonic())
             if not self._bridge.has_message(wait):
                 break
+            time.sleep(_SECONDS_TO_COLLECT * len(self._jobs))
             # All messages that have arrived, so that their store calls share a transaction.
             received = []
             while self._bridge.has_message(0.0):

@@ -19,7 +19,7 @@ _TYPE_WITHOUT_CONFIGURATION = "node_"
 
 
 def grows() -> bool | None:
-    """Return whether an autoscaler adds nodes for demand that no node can serve now; None if nobody has said so yet.
+    """Return whether an autoscaler adds nodes for demand that no node can serve now; None if that is not known yet.
 
     The variable DET_CLUSTER_GROWS decides if it is set: there are autoscalers that are not Ray's.
     """

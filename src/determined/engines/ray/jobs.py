@@ -61,6 +61,9 @@ class Jobs:
     def __contains__(self, key: object) -> bool:
         return key in self._jobs
 
+    def __len__(self) -> int:
+        return len(self._jobs)
+
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._jobs))
 

@@ -78,7 +78,7 @@ class GrowingFiles:
         """Yield the unsent parts of a file, each with its size."""
         name = path.relative_to(self._runs).as_posix()
         try:
-            # O_NONBLOCK: a job may create a named pipe, which would block the node until somebody writes to it.
+            # O_NONBLOCK: a job may create a named pipe, which would block the node until another process writes to it.
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with open(os.open(path, flags), "rb") as file:
                 status = os.fstat(file.fileno())

@@ -17,6 +17,8 @@ from determined.engines.ray.connecting import first_line
 from determined.engines.ray.node.actor import Node
 
 _SECONDS_BETWEEN_TRIES = 0.5
+# In which the runner usually answers events: milliseconds. Further events of the node wait as long, so it is short.
+_SECONDS_FOR_ANSWERS = 0.01
 # In which an actor must answer for the first time: its process starts and imports modules, on a busy node.
 _SECONDS_TO_START = 60.0
 # Ray would kill the children of an actor that ends: its warm process, before that has killed what its jobs left behind.
@@ -24,19 +26,44 @@ _VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
 class _Actor:
-    """An actor `Node`, and what was sent to and received from it."""
+    """An actor `Node`, and the commands that were not sent to it yet."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
         self.answered = time.monotonic()
         self.has_answered = False
-        self.commands: list[list[Any]] = []
         self.has_commands = asyncio.Event()
+        # Cleared while new commands should travel with the next call for events, and not in a call of their own.
+        self.may_tell = asyncio.Event()
+        self.may_tell.set()
+        self._commands: list[tuple[int, list[Any]]] = []
+        self._last_number = 0
 
-    def tell(self, command: list[Any]) -> None:
-        """Queue a command; those that are queued while a call is under way travel together."""
-        self.commands.append(command)
+    def add(self, command: list[Any]) -> None:
+        """Number a command and queue it; those that are queued while no call is made travel together."""
+        self._last_number += 1
+        self._commands.append((self._last_number, command))
         self.has_commands.set()
+
+    def take(self) -> list[tuple[int, list[Any]]]:
+        """Return the queued commands, for one call. If that fails they are repeated: a number is executed once."""
+        commands, self._commands = self._commands, []
+        self.has_commands.clear()
+        return commands
+
+    async def take_answers(self) -> list[tuple[int, list[Any]]]:
+        """Return the commands by which the runner answers the events that were just passed on.
+
+        They share the next call for events: without the short wait each answer would need a call of its own.
+        """
+        self.may_tell.clear()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SECONDS_FOR_ANSWERS):
+                    await self.has_commands.wait()
+            return self.take()
+        finally:
+            self.may_tell.set()
 
 
 class NodeActors:
@@ -62,7 +89,7 @@ class NodeActors:
             return
         names = ("experiment", "setup", "data", "silence_seconds")
         settings = {name: self._settings[name] for name in names} | {"node": node, "address": address, "slots": slots}
-        # Threads: one waits in `events` while the others accept commands.
+        # Threads: one waits in `exchange` while the others accept commands.
         remote = ray.remote(Node).options(
             num_cpus=0,
             max_concurrency=3,
@@ -77,7 +104,7 @@ class NodeActors:
     def tell(self, node: str, command: list[Any]) -> None:
         """Send a command to a node, unless it was lost."""
         if node in self._actors:
-            self._actors[node].tell(command)
+            self._actors[node].add(command)
 
     async def free_port(self, node: str) -> int:
         """Return a free port of a node, or 0 if it is lost, which is reported when its events are fetched."""
@@ -108,17 +135,18 @@ class NodeActors:
     async def _fetch_events(self, node: str, actor: _Actor) -> None:
         """Pass on the events of a node until it is lost."""
         seen = 0
+        commands: list[tuple[int, list[Any]]] = []
         while self._actors.get(node) is actor:
             limit = self._silence if actor.has_answered else max(self._silence, _SECONDS_TO_START)
             try:
                 if self._runner.is_full:
                     # The node must know that it is still wanted, although its events are not fetched.
-                    await asyncio.wait_for(actor.handle.beat.remote(), limit)
-                    actor.answered = time.monotonic()
+                    await asyncio.wait_for(actor.handle.tell.remote(commands), limit)
+                    actor.answered, commands = time.monotonic(), []
                     await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
                     continue
                 # Long-polled: the node answers as soon as there is an event, or after some seconds.
-                events = await asyncio.wait_for(actor.handle.events.remote(seen), limit)
+                events = await asyncio.wait_for(actor.handle.exchange.remote(commands, seen), limit)
             except (ActorDiedError, ActorUnschedulableError, RayTaskError) as error:
                 self.lose(node, first_line(error))
                 return
@@ -129,23 +157,22 @@ class NodeActors:
                     return
                 await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
                 continue
-            actor.answered, actor.has_answered = time.monotonic(), True
+            actor.answered, actor.has_answered, commands = time.monotonic(), True, []
             if events:
                 seen = events[-1][0]
                 self._runner.send({"events": node, "list": [event for _, event in events]})
+                commands = await actor.take_answers()
 
     async def _send_commands(self, node: str, actor: _Actor) -> None:
-        """Send the queued commands of a node in batches, each until it has arrived."""
-        number = 0
+        """Send commands that arrive while the node is waited for, in batches, each until it has arrived."""
         while self._actors.get(node) is actor:
             await actor.has_commands.wait()
-            actor.has_commands.clear()
-            commands, actor.commands = actor.commands, []
-            number += 1
-            # Until the node has answered or is lost: a repeated number is executed once.
-            while self._actors.get(node) is actor:
+            await actor.may_tell.wait()
+            commands = actor.take()
+            # Until the node has answered or is lost.
+            while commands and self._actors.get(node) is actor:
                 try:
-                    await asyncio.wait_for(actor.handle.tell.remote(number, commands), self._silence)
+                    await asyncio.wait_for(actor.handle.tell.remote(commands), self._silence)
                     break
                 except (RayError, TimeoutError):
                     await asyncio.sleep(_SECONDS_BETWEEN_TRIES)

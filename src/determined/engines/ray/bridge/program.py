@@ -191,7 +191,7 @@ class _Bridge:
 
     async def _publish(self, refused: dict[str, str]) -> None:
         """Let `det cluster` show which nodes are not used."""
-        # Nobody can ask a cluster without a head, and its loss is reported by `_watch_nodes`.
+        # A cluster without a head answers no question, and its loss is reported by `_watch_nodes`.
         with contextlib.suppress(Exception):
             await self._groups.ask(partial(publish_refusals, self._settings["experiment"], refused))
 

@@ -1,9 +1,9 @@
 """`Node`: the actor that runs the jobs of one experiment on one node, with a local engine.
 
 Ray calls its methods from several threads. The engine belongs to one thread of the actor, which executes commands from
-a queue and appends what happens to a list. The bridge fetches that list with one long-polled call (`events`), because
-each call through Ray costs about a millisecond of CPU on both sides. Commands and events are numbered: a call whose
-answer was lost is repeated, and executed once.
+a queue and appends what happens to a list. The bridge sends commands and fetches that list with one long-polled call
+(`exchange`), because each call through Ray costs about a millisecond of CPU on both sides. Commands and events are
+numbered: a call whose answer was lost is repeated, and executed once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.engines.local import LocalEngine
+from determined.engines.ray.node.commands import NumberedCommands
 from determined.engines.ray.node.jobs import NodeJobs
 from determined.engines.ray.node.root import SOCKETS, new_root
 from determined.engines.ray.node.setup import setup_of
@@ -42,8 +43,7 @@ class Node:
         self._settings, self._code = settings, code
         self._silence = float(settings["silence_seconds"])
         self._lock = threading.Condition()
-        self._commands: list[list[Any]] = []
-        self._last_command = 0
+        self._commands = NumberedCommands()
         self._events: list[tuple[int, list[Any]]] = []
         self._next_event = 1
         self._polled = time.monotonic()
@@ -55,17 +55,17 @@ class Node:
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
         self._thread.start()
 
-    def tell(self, number: int, commands: list[list[Any]]) -> None:
-        """Execute commands, unless a call with the same or a later number was received before."""
+    def tell(self, commands: list[tuple[int, list[Any]]]) -> None:
+        """Execute commands, and note that the bridge is alive although it may not fetch events now."""
         with self._lock:
-            if number <= self._last_command:
-                return
-            self._last_command = number
-            self._commands += commands
+            self._polled = time.monotonic()
+            self._commands.add(commands)
         self._interrupt()
 
-    def events(self, seen: int) -> list[tuple[int, list[Any]]]:
-        """Return all events after the number `seen`, in order; wait a few seconds for the first one."""
+    def exchange(self, commands: list[tuple[int, list[Any]]], seen: int) -> list[tuple[int, list[Any]]]:
+        """Execute commands, and return all events after the number `seen`; wait a few seconds for the first one."""
+        if commands:
+            self.tell(commands)
         with self._lock:
             self._polled = time.monotonic()
             self._events = [event for event in self._events if event[0] > seen]
@@ -75,10 +75,6 @@ class Node:
             self._lock.wait_for(lambda: self._events, min(_LONGEST_POLL, self._silence / 3))
             self._polled = time.monotonic()
             return list(self._events)
-
-    def beat(self) -> None:
-        """Note that the bridge is alive, although it does not fetch events now."""
-        self._polled = time.monotonic()
 
     def finish(self) -> None:
         """Kill all jobs and delete everything that was created on this node; return when that is done."""
@@ -153,7 +149,7 @@ class Node:
     def _serve(self, served: NodeJobs) -> None:
         """Execute pending commands and collect events, for up to a second."""
         with self._lock:
-            commands, self._commands = self._commands, []
+            commands = self._commands.take()
         events = [event for command in commands for event in served.execute(command)]
         events += served.collect(0.0 if events else 1.0)
         with contextlib.suppress(BlockingIOError):
@@ -162,7 +158,7 @@ class Node:
             self._append(events)
 
     def _append(self, events: list[list[Any]]) -> None:
-        """Number events and hand them to the next call of `events`; wait while too many are unread."""
+        """Number events and hand them to the next call of `exchange`; wait while too many are unread."""
         with self._lock:
             for event in events:
                 self._events.append((self._next_event, event))
