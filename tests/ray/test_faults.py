@@ -113,17 +113,24 @@ def start(make_search: MakeSearch, fragile: RayCluster) -> Iterator[Any]:
         disturbed.runner.wait()
 
 
-def test_a_node_with_another_version_is_refused(fragile: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
+def test_nodes_with_another_version_and_without_the_library_are_refused(
+    fragile: RayCluster, make_search: MakeSearch, tmp_path: Path
+) -> None:
     other = tmp_path / "other" / "determined_pytorch-0.0.1.dist-info"
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: determined-pytorch\nVersion: 0.0.1\n")
+    package = tmp_path / "empty" / "determined"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()  # as good as none
     fragile.arrange({})
     try:
         fragile.add_node("127.0.0.5", cpus=2, variables={"PYTHONPATH": str(other.parent)})
+        fragile.add_node("127.0.0.6", cpus=1, variables={"PYTHONPATH": str(package.parent)})
         search = make_search(ONE_TRIAL, fragile)
         experiment = search.create()
         said = search.activate(experiment, expect=1)
         assert "determined-pytorch 0.0.1 instead of" in said
+        assert "determined-pytorch is not installed on this node" in said
         fragile.add_node("127.0.0.3", cpus=1)
         # Three trials at a time, so that Ray gives both nodes.
         search = make_search(SLOW, fragile, model=MODEL)

@@ -1,4 +1,4 @@
-"""What a chart draws as plain data: the answer to `/api/curves`, also in exported views and in notebooks.
+"""The content of a chart as plain data: the answer to `/api/curves`, also in exported views and in notebooks.
 
 numpy is imported when curves are converted: the server of the page needs the types alone when it starts.
 """

@@ -19,7 +19,7 @@ _MOST_DIRECTORIES = 10 * MOST_FILES
 
 @dataclass
 class _Size:
-    """What an archive contains so far, counted in the same way when it is written and when it is read."""
+    """Counts what an archive contains, in the same way when it is written and when it is read."""
 
     files: int = 0
     directories: int = 0
