@@ -568,9 +568,10 @@ export interface TrialRows {
   pending_summaries: number;
 }
 
-/** The result of comparing the files of a checkpoint with the hashes that were stored with them. Without hashes, as in checkpoints that a program saves with the Core API, only names and sizes are compared. */
+/** The result of comparing the files of a checkpoint with the hashes that were stored with them. Without hashes, as in checkpoints that a program saves with the Core API, only names and sizes are compared. `found` is false if nothing could be compared, because the files do not exist on this machine or were deleted. */
 export interface Verified {
   ok: boolean;
+  found: boolean;
   hashed: boolean;
   problems: string[];
   files: number;

@@ -165,17 +165,30 @@ def test_a_changed_byte_of_a_checkpoint_is_found(site: Site, store: Store, tmp_p
     row = checkpoint(attempt, 1, "saved")._replace(storage=str(directory.parent), resources=sizes)
     store.write([row])
     found = site.post("/api/checkpoints/saved/verify", {})
-    assert found == {"ok": True, "hashed": True, "problems": [], "files": 2, "bytes": sum(sizes.values())}
+    size = sum(sizes.values())
+    assert found == {"ok": True, "found": True, "hashed": True, "problems": [], "files": 2, "bytes": size}
     (directory / "weights.bin").write_bytes(b"abd")
     found = site.post("/api/checkpoints/saved/verify", {})
-    assert (found["ok"], found["problems"]) == (
+    assert (found["ok"], found["found"], found["problems"]) == (
         False,
+        True,
         ["checkpoint saved is damaged: the content of weights.bin was changed"],
     )
     (directory / "weights.bin").unlink()
     (directory / "weights.bin").symlink_to("/etc/passwd")
     assert not site.post("/api/checkpoints/saved/verify", {})["ok"]
     assert site.post("/api/checkpoints/none/verify", {}, 404)["error"]
+
+
+def test_a_checkpoint_whose_files_are_elsewhere_is_not_damaged(site: Site, store: Store, tmp_path: Path) -> None:
+    attempt = begin(store)
+    rows = [checkpoint(attempt, step, name) for step, name in ((1, "elsewhere"), (2, "deleted"))]
+    store.write([row._replace(storage=str(tmp_path / "other machine")) for row in rows])
+    store.upkeep.mark_deleted(["deleted"])
+    for name, problem in (("elsewhere", "no checkpoint elsewhere in"), ("deleted", "was deleted")):
+        answer = site.post(f"/api/checkpoints/{name}/verify", {})
+        assert (answer["ok"], answer["found"]) == (False, False)
+        assert problem in answer["problems"][0]
 
 
 @pytest.mark.parametrize(

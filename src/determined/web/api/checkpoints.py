@@ -66,10 +66,12 @@ class CheckpointRows(TypedDict):
 class Verified(TypedDict):
     """The result of comparing the files of a checkpoint with the hashes that were stored with them.
 
-    Without hashes, as in checkpoints that a program saves with the Core API, only names and sizes are compared.
+    Without hashes, as in checkpoints that a program saves with the Core API, only names and sizes are compared. `found`
+    is false if nothing could be compared, because the files do not exist on this machine or were deleted.
     """
 
     ok: bool
+    found: bool
     hashed: bool
     problems: list[str]
     files: int
@@ -108,15 +110,24 @@ def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -
     with reading(request) as store:
         row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
-    hashed = True
+    hashed = found = True
     try:
         hashed, problems = verify_checkpoint(experiment, row), []
-    except (InvalidCheckpointException, CheckpointNotFound) as error:
+    except CheckpointNotFound as error:
+        found, problems = False, [str(error)]
+    except InvalidCheckpointException as error:
         problems = [str(error)]
     except OSError as error:
         problems = [f"checkpoint {row.checkpoint_id} cannot be read: {error.strerror or error}"]
     files = [size for name, size in row.resources.items() if not name.endswith("/")]
-    return {"ok": not problems, "hashed": hashed, "problems": problems, "files": len(files), "bytes": sum(files)}
+    return {
+        "ok": not problems,
+        "found": found,
+        "hashed": hashed,
+        "problems": problems,
+        "files": len(files),
+        "bytes": sum(files),
+    }
 
 
 def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[CheckpointRow]:
