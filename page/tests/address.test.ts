@@ -47,6 +47,7 @@ test("brushes come back, whatever a hyperparameter is called", () => {
   const brushes = new Map<string, [number, number]>([["lr", [0.1, 0.5]], ["a:b;c~d", [0, 1]]]);
   assert.deepEqual([...parseBrushes(brushText(brushes))], [...brushes]);
   assert.equal(parseBrushes("").size, 0);
+  assert.deepEqual([...parseBrushes("%zz:0~1;lr:0.2~0.5;:0~1")], [["lr", [0.2, 0.5]]]);
 });
 
 test("a heading sorts up, down, and not at all; with Shift the others stay", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatBytes, formatDuration, formatNumber } from "../src/format.ts";
-import { drawnText, nearest, smoothed, toCsv, toSeries, yRange } from "../src/charts/plot_data.ts";
+import { aboveZero, drawnText, nearest, smoothed, toCsv, toSeries, xRange, yRange, zoomed } from "../src/charts/plot_data.ts";
 import { linearTicks, logTicks, robustRange, scale } from "../src/charts/scales.ts";
 import { pieces } from "../src/logs/ansi.ts";
 import type { Curve, Curves } from "../src/types.ts";
@@ -26,6 +26,19 @@ test("ticks are round numbers", () => {
   assert.deepEqual(linearTicks(0, 10), [0, 2, 4, 6, 8, 10]);
   assert.deepEqual(linearTicks(0, 0.5), [0, 0.1, 0.2, 0.3, 0.4, 0.5]);
   assert.deepEqual(logTicks(1e-5, 1e-1), [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]);
+});
+
+test("values that differ by rounding only are one value to a scale, and ticks come to an end", () => {
+  for (const [low, high] of [[0.3, 0.30000000000000004], [0.7, 0.7000000000000001], [1e16, 1e16 + 2], [-0.3, -0.29999999999999999], [1e-320, 2e-320], [0, 5e-324]] as const) {
+    assert.ok(linearTicks(low, high).length <= 20);
+    for (const log of [false, true]) {
+      const one = scale(low, high, log);
+      assert.ok(one.ticks.length <= 20 && one.ticks.every((tick, at) => at === 0 || tick > one.ticks[at - 1]!), `${low}: ${one.ticks}`);
+      if (low > 1e-300) assert.ok(one.high / one.low > 1.1, `${one.low} to ${one.high}`);
+      const range = robustRange(Array.from({ length: 30 }, (_, at) => (at % 2 ? low : high)), log);
+      if (range && low > 1e-300) assert.ok(range.high / range.low > 1.05, `${range.low} to ${range.high}`);
+    }
+  }
 });
 
 test("one spike does not rule the range, and is counted", () => {
@@ -70,6 +83,29 @@ test("outliers are marked at the edge; values without a logarithm too", () => {
   assert.equal(yRange(data.x, data.series, false, true).outliers.length, 0);
   const negative = toSeries(answer([{ low: [1, -1, 2], high: [1, -1, 2] }], [0, 1, 2]), 0);
   assert.deepEqual(yRange(negative.x, negative.series, true, false).outliers, [{ x: 1, side: -1, series: 0 }]);
+});
+
+test("a logarithmic x axis begins at the first value above zero", () => {
+  const data = toSeries(answer([{ low: [1, 2, 3], high: [1, 2, 3] }], [0, 10, 20]), 0.5);
+  const positive = aboveZero(data)!;
+  assert.deepEqual(positive.x, [10, 20]);
+  assert.deepEqual(positive.series[0]!.values, [2, 3]);
+  assert.equal(positive.series[0]!.smooth!.length, 2);
+  assert.deepEqual(xRange(null, positive.x, true), [10, 20]);
+  assert.deepEqual(xRange([-30, 50], positive.x, true), [5, 50]);
+  assert.deepEqual(xRange([-30, -20], positive.x, true), [10, 20]);
+  assert.equal(aboveZero(toSeries(answer([{ low: [1], high: [1] }], [0]), 0)), null);
+});
+
+test("zooming out by keys keeps a logarithmic range above zero", () => {
+  const [low, high] = zoomed([10, 1000], 100, 2, true);
+  assert.ok(Math.abs(low - 1) < 1e-9 && Math.abs(high - 10_000) < 1e-6, `${low} to ${high}`);
+  assert.deepEqual(zoomed([10, 20], 15, 0.5, false), [12.5, 17.5]);
+});
+
+test("a zoom that is narrower than rounding shows all", () => {
+  assert.deepEqual(xRange([0.3, 0.30000000000000004], [0, 10], false), [0, 10]);
+  assert.deepEqual(xRange([2, 3], [0, 10], false), [2, 3]);
 });
 
 test("what was left out is said", () => {

@@ -103,9 +103,19 @@ export function parseBrushes(text: string): Map<string, [number, number]> {
   for (const part of text.split(";")) {
     const at = part.lastIndexOf(":");
     const [low, high] = part.slice(at + 1).split("~").map(Number);
-    if (at > 0 && low !== undefined && high !== undefined && low < high) found.set(decodeURIComponent(part.slice(0, at)), [low, high]);
+    const name = decoded(part.slice(0, Math.max(0, at)));
+    if (name && low !== undefined && high !== undefined && low < high) found.set(name, [low, high]);
   }
   return found;
+}
+
+/** The text behind percent signs; "" where they do not encode one, as in an address that somebody typed. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
 }
 
 export function brushText(brushes: ReadonlyMap<string, readonly [number, number]>): string {

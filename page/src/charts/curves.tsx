@@ -9,7 +9,7 @@ import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { fileName, savePng, saveText } from "./files.ts";
 import { colourIndex } from "./palette.tsx";
 import { Plot, type AttemptMark } from "./plot.tsx";
-import { curveName, drawnText, toCsv, toSeries, yRange } from "./plot_data.ts";
+import { aboveZero, curveName, drawnText, toCsv, toSeries, xRange, yRange } from "./plot_data.ts";
 
 export interface CurveView {
   axis: string;
@@ -65,9 +65,11 @@ export function CurvesChart(props: CurvesProps) {
   const data = answer.data;
   const drawn = useMemo(() => {
     if (!data) return null;
-    const { x, series } = toSeries(data, view.smoothing);
-    return { x, series, y: yRange(x, series, view.log, view.full) };
-  }, [data, view.smoothing, view.log, view.full]);
+    const all = toSeries(data, view.smoothing);
+    const positive = view.xLog ? aboveZero(all) : null;
+    const { x, series } = positive ?? all;
+    return { x, series, xLog: positive !== null, cut: all.x.length > x.length, y: yRange(x, series, view.log, view.full) };
+  }, [data, view.smoothing, view.log, view.xLog, view.full]);
   const title = props.title ?? props.metric;
   const marked = useMemo((): AttemptMark[] => {
     const { attemptText, moment } = props;
@@ -81,7 +83,7 @@ export function CurvesChart(props: CurvesProps) {
   if (answer.error && !data) return <ErrorNotice error={answer.error} again={answer.reload} />;
   if (props.trials.length === 0) return <Empty title="No trials to draw" />;
   if (!data || !drawn) return <div class="loading" style={{ height: `${height}px` }} role="status"><span>Loading the curves …</span></div>;
-  const xRange = rangeOf(view, data.x, drawn.x);
+  const shownX = xRange(view.zoom, drawn.x, drawn.xLog);
   const valid = data.curves.filter((curve) => curve.attempt === null);
   const failed = valid.filter((curve) => curve.failed).length;
   return (
@@ -89,7 +91,7 @@ export function CurvesChart(props: CurvesProps) {
       {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
-        : <Plot x={drawn.x} series={drawn.series} xRange={xRange} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={view.xLog && xRange[0] > 0}
+        : <Plot x={drawn.x} series={drawn.series} xRange={shownX} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={drawn.xLog}
             height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={props.highlighted ?? null}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">
@@ -98,6 +100,7 @@ export function CurvesChart(props: CurvesProps) {
         {drawn.y.outliers.length > 0 && <span>{plural(drawn.y.outliers.length, "outlier")} marked ▲ at the edge</span>}
         {overwritten > 0 && <span>{plural(overwritten, "overwritten point")}, dashed</span>}
         {failed > 0 && <span>{formatCount(failed)} of {plural(valid.length, "trial")} failed, ended by ✕</span>}
+        {drawn.cut && <span>what was reported at 0 has no place on the log axis</span>}
         {data.note && <span>{data.note}</span>}
         <span class="chart-files">
           {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
@@ -115,13 +118,6 @@ export function CurvesChart(props: CurvesProps) {
       {table && <CurveTable data={data} name={props.name} alone={props.alone} />}
     </figure>
   );
-}
-
-function rangeOf(view: CurveView, grid: readonly number[], drawn: readonly number[]): [number, number] {
-  if (view.zoom) return view.zoom;
-  const low = grid[0] ?? 0;
-  const high = drawn[drawn.length - 1] ?? 1;
-  return high > low ? [low, high] : [low - 0.5, low + 0.5];
 }
 
 function TrialLink({ trial, alone, children }: { trial: number; alone: boolean | undefined; children: ComponentChildren }) {

@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import { formatDuration, formatNumber, formatTime } from "../format.ts";
 import { cssColour, colourIndex, trialColours, useTheme } from "./palette.tsx";
 import { drawMarks } from "./marks.ts";
-import { curveName, nearest, type Outlier, type Series } from "./plot_data.ts";
+import { curveName, nearest, zoomed, type Outlier, type Series } from "./plot_data.ts";
 
 /** A place on the axis that is marked by a line: the beginning of an attempt, or the moment of a log line. */
 export interface AttemptMark {
@@ -169,10 +169,9 @@ export function Plot(props: PlotProps) {
 
   const keys = (event: KeyboardEvent): void => {
     const [low, high] = props.xRange;
-    const centre = tip?.x ?? (low + high) / 2;
-    const half = (high - low) / 2;
-    if (event.key === "+" || event.key === "=") props.onZoom([centre - half / 2, centre + half / 2]);
-    else if (event.key === "-") props.onZoom([centre - half * 2, centre + half * 2]);
+    const centre = tip?.x ?? (props.xLog ? Math.sqrt(low * high) : (low + high) / 2);
+    if (event.key === "+" || event.key === "=") props.onZoom(zoomed(props.xRange, centre, 0.5, props.xLog));
+    else if (event.key === "-") props.onZoom(zoomed(props.xRange, centre, 2, props.xLog));
     else if (event.key === "0") props.onZoom(null);
     else if (event.key === "ArrowRight" || event.key === "ArrowLeft") step(event.key === "ArrowRight" ? 1 : -1);
     else if (event.key === "ArrowUp" || event.key === "ArrowDown") change(event.key === "ArrowUp" ? -1 : 1);

@@ -1,5 +1,5 @@
 // From the answer of the server to what is drawn: pure functions, without a canvas.
-import { robustRange } from "./scales.ts";
+import { isNarrow, robustRange, scale } from "./scales.ts";
 import type { Curve, Curves } from "../types.ts";
 
 /** A value of a drawn line: undefined continues the line over the place, null interrupts it. */
@@ -85,6 +85,33 @@ export function smoothed(values: readonly Value[], weight: number): Value[] {
     total = total * weight + (1 - weight);
     return mean / total;
   });
+}
+
+/** The part of the curves that a logarithmic axis can show: what is above zero. Null where nothing is. */
+export function aboveZero({ x, series }: { x: number[]; series: Series[] }): { x: number[]; series: Series[] } | null {
+  const first = x.findIndex((one) => one > 0);
+  if (first <= 0) return first < 0 ? null : { x, series };
+  const cut = series.map((one) => ({ ...one, values: one.values.slice(first), smooth: one.smooth?.slice(first) ?? null }));
+  return { x: x.slice(first), series: cut };
+}
+
+/** The range of the x axis: what was chosen, where it can be shown, else that of the values. */
+export function xRange(zoom: [number, number] | null, x: readonly number[], log: boolean): [number, number] {
+  if (zoom && !isNarrow(...zoom) && !(log && zoom[1] <= 0)) {
+    return log && zoom[0] <= 0 ? [Math.min(x[0] ?? zoom[1], zoom[1] / 10), zoom[1]] : zoom;
+  }
+  const { low, high } = scale(x[0] ?? 0, x[x.length - 1] ?? 1, log);
+  return [low, high];
+}
+
+/** The range around a centre that is so many times as wide, by the measure of the axis. */
+export function zoomed([low, high]: readonly [number, number], centre: number, times: number, log: boolean): [number, number] {
+  if (log) {
+    const [from, to] = zoomed([Math.log10(low), Math.log10(high)], Math.log10(centre), times, false);
+    return [10 ** from, 10 ** to];
+  }
+  const half = ((high - low) / 2) * times;
+  return [centre - half, centre + half];
 }
 
 export function finiteValues(series: readonly Series[]): number[] {

@@ -10,8 +10,13 @@ export interface Scale {
   ticks: number[];
 }
 
+/** Whether a range is too narrow to be divided: its ends are one number, or differ by little more than rounding. */
+export function isNarrow(low: number, high: number): boolean {
+  return !(high > low && high - low >= 1e-12 * Math.max(Math.abs(low), Math.abs(high)));
+}
+
 export function scale(low: number, high: number, log = false): Scale {
-  if (!(high > low)) [low, high] = widened(low, log);
+  if (isNarrow(low, high)) [low, high] = widened(low, log);
   if (log && low <= 0) low = Math.min(high / 1e3, 1e-3);
   const [from, to] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
   return {
@@ -40,8 +45,11 @@ export function linearTicks(low: number, high: number, wanted = 5): number[] {
   const rough = (high - low) / wanted;
   const size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * size).find((one) => one >= rough * 0.99) ?? size * 10;
+  const first = Math.ceil(low / step - 1e-9);
+  const count = Math.min(4 * wanted, Math.floor(high / step + 1e-9) - first + 1);
+  // By a counter: where numbers are so large that adding one changes nothing, the tick itself would never reach the end.
   const ticks: number[] = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) ticks.push(Number((at * step).toPrecision(12)));
+  for (let at = 0; at < count; at++) ticks.push(Number(((first + at) * step).toPrecision(12)));
   return ticks;
 }
 
@@ -84,7 +92,7 @@ export function robustRange(values: readonly number[], log = false): { low: numb
     from = Math.max(least, low - spread * 0.5);
     to = Math.min(most, high + spread * 0.5);
   }
-  const air = (to - from) * 0.04 || Math.abs(from) * 0.05 || 0.5;
+  const air = !isNarrow(back(from), back(to)) ? (to - from) * 0.04 : log ? 0.3 : Math.abs(from) * 0.05 || 0.5;
   const [shownLow, shownHigh] = [back(from - air), back(to + air)];
   let outside = 0;
   if (smallest < shownLow || largest > shownHigh) {
