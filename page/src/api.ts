@@ -45,6 +45,34 @@ export function withQuery(path: string, params: Record<string, string | number |
 
 /** The paths that the present view has asked for: what an export has to contain. */
 export const asked = new Set<string>();
+/** The server takes so many requests of one export. */
+const MOST_EXPORTED = 1000;
+
+/** Whether an exported page asks for a path when it is opened, and not only for news or when somebody clicks. */
+function isOfView(path: string): boolean {
+  const [place = "", query = ""] = path.split("?", 2);
+  const params = new URLSearchParams(query);
+  if (place === "/api/changes" || (place === "/api/logs" && (params.has("after") || params.has("before")))) return false;
+  return !(place.endsWith("/moment") && params.has("x"));
+}
+
+/** Notes what the view asks for. */
+export function note(path: string): void {
+  if (isOfView(path)) asked.add(path);
+}
+
+/** Forgets what a part of the view has asked before, where it now asks another question about the same thing. */
+export function supersede(before: string | null, path: string): void {
+  if (before !== null && before !== path && before.split("?")[0] === path.split("?")[0]) asked.delete(before);
+}
+
+/** What an export of the view contains: of very many charts those that were looked at last. */
+export function exportedPaths(): string[] {
+  const isChart = (path: string): boolean => path.startsWith("/api/curves?") || path.includes("/profile?");
+  const rest = [...asked].filter((path) => !isChart(path)).slice(-MOST_EXPORTED);
+  const charts = [...asked].filter(isChart);
+  return [...rest, ...charts.slice(Math.max(0, charts.length - (MOST_EXPORTED - rest.length)))];
+}
 
 let onSessionLost: () => void = () => undefined;
 
@@ -126,7 +154,7 @@ function errorOf(response: Response, text: string): ApiError {
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   if (exported) return fromExport<T>(path);
-  if (!path.startsWith("/api/changes")) asked.add(path);
+  note(path);
   return send<T>(path, "GET", undefined, signal);
 }
 

@@ -1,6 +1,6 @@
 // Follows the store: one request a second while the tab is visible, fewer when nothing moves.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ApiError, exported, get } from "./api.ts";
+import { ApiError, exported, get, supersede } from "./api.ts";
 import type { Changes } from "./types.ts";
 
 const FAST = 1000;
@@ -94,10 +94,13 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
   const shown = useRef<string | null>(null);
   const failed = useRef(false);
   const newest = useRef("");
+  const asked = useRef<string | null>(null);
   const place = (path ?? "").split("?")[0];
 
   useEffect(() => {
     if (path === null) return undefined;
+    supersede(asked.current, path);
+    asked.current = path;
     const stop = new AbortController();
     const before = newest.current;
     asking.current = true;

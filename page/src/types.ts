@@ -329,7 +329,7 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the newest of such trials: `unread_trials` are left out. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the newest of such trials: `unread_trials` are left out. So are damaged reports. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];

@@ -1,37 +1,20 @@
 // A log with filters, a live tail, and links to the moment on the curves.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
-import { ApiError, get, withQuery } from "../api.ts";
+import { ApiError, get, supersede, withQuery } from "../api.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
 import type { LogLine, LogLines } from "../types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { pieces } from "./ansi.ts";
+import { follow, LIMIT, mergeBefore, type Loaded } from "./lines.ts";
 
-const LIMIT = 500;
-const KEPT = 5000;
 const LONG = 4000;
+const NOTHING: Loaded = { lines: [], older: false, newer: false };
 
 interface Place {
   trial?: number;
   experiment?: number;
-}
-
-interface Loaded {
-  lines: LogLine[];
-  older: boolean;
-}
-
-/** What writes a line: the state of a progress bar is replaced by the next line of the same stream. */
-function streamOf(line: LogLine): string {
-  return `${line.trial} ${line.attempt} ${line.rank} ${line.stream}`;
-}
-
-function mergeAfter(before: Loaded, answer: LogLines): Loaded {
-  if (answer.lines.length === 0) return before;
-  const newer = new Set(answer.lines.map(streamOf));
-  const lines = [...before.lines.filter((line) => line.finished || !newer.has(streamOf(line))), ...answer.lines];
-  return { lines: lines.slice(-KEPT), older: before.older || lines.length > KEPT };
 }
 
 export function LogView({ place, name }: { place: Place; name?: (trial: number) => string }) {
@@ -41,47 +24,78 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   const question = JSON.stringify([place, filters, at]);
   const [loaded, setLoaded] = useState<Loaded | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const [follow, setFollow] = useState(at === null);
+  const [following, setFollowing] = useState(at === null);
   const [picked, setPicked] = useState<number | null>(null);
+  const [round, setRound] = useState(0);
   const live = useLive();
   const frame = useRef<HTMLDivElement>(null);
-  const busy = useRef("");
+  /** The question whose answers are shown: what comes for an earlier one is left out. */
+  const present = useRef({});
+  const busy = useRef(false);
+  /** The version of the store that the lines show. */
+  const shown = useRef("");
+  const opened = useRef<string | null>(null);
 
-  const ask = (extra: Record<string, string | number | null>, merge: (answer: LogLines, before: Loaded | null) => Loaded): void => {
-    const asked = question;
-    busy.current = asked;
-    get<LogLines>(withQuery("/api/logs", { ...place, ...filters, ...extra, limit: LIMIT })).then((answer) => {
-      if (busy.current !== asked) return;
+  const path = (extra: Record<string, string | number | null>): string => withQuery("/api/logs", { ...place, ...filters, ...extra, limit: LIMIT });
+  const load = (request: (change: (merge: (before: Loaded) => Loaded) => void) => Promise<void>): Promise<void> => {
+    const mine = present.current;
+    return request((merge) => {
+      if (present.current !== mine) return;
       setError(null);
-      setLoaded((before) => merge(answer, before));
-    }, (problem: unknown) => {
-      if (busy.current === asked) setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null));
+      setLoaded((before) => merge(before ?? NOTHING));
+    }).catch((problem: unknown) => {
+      if (present.current !== mine) return;
+      shown.current = ""; // Asked for again when the server has news, or answers again.
+      setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null));
     });
   };
+  /** Goes to the end of the log with one request at a time: what is written meanwhile is asked for when it is done. */
+  const loadNewest = (request: Parameters<typeof load>[0]): void => {
+    const mine = present.current;
+    busy.current = true;
+    shown.current = live.version;
+    void load(request).then(() => {
+      if (present.current !== mine) return;
+      busy.current = false;
+      if (shown.current !== "") setRound((count) => count + 1);
+    });
+  };
+  const open = (): void => loadNewest(async (change) => {
+    const { lines, older } = await get<LogLines>(path({ around_time: at }));
+    change(() => ({ lines, older, newer: false }));
+  });
   useEffect(() => {
+    const asked = path({ around_time: at });
+    supersede(opened.current, asked);
+    opened.current = asked;
+    present.current = {};
     setLoaded(null);
-    ask({ around_time: at }, (answer) => ({ lines: answer.lines, older: answer.older }));
+    setFollowing(at === null);
+    open();
   }, [question]);
   useEffect(() => {
-    if (!loaded || !follow || at !== null) return;
-    const last = loaded.lines[loaded.lines.length - 1];
-    if (!last) ask({}, (answer) => ({ lines: answer.lines, older: answer.older }));
-    else ask({ after: last.id }, (answer, before) => mergeAfter(before ?? loaded, answer));
-  }, [live.version]);
+    if (busy.current) return;
+    if (!loaded) return void (error && open());
+    if (!following || at !== null || (live.version === shown.current && !loaded.newer)) return;
+    loadNewest((change) => follow(loaded.lines[loaded.lines.length - 1]?.id ?? null, (after) => get<LogLines>(path({ after })), change));
+  }, [live.version, live.problem, following, loaded, round]);
   useEffect(() => {
     const element = frame.current;
     if (!element || !loaded) return;
     if (at !== null) element.querySelector(".here")?.scrollIntoView({ block: "center" });
-    else if (follow) element.scrollTop = element.scrollHeight;
+    else if (following) element.scrollTop = element.scrollHeight;
   }, [loaded]);
 
   const older = (): void => {
-    const first = loaded?.lines[0];
-    if (first) ask({ before: first.id }, (answer, before) => ({ lines: [...answer.lines, ...(before?.lines ?? [])].slice(0, KEPT), older: answer.older }));
+    const top = loaded?.lines[0];
+    if (top) void load(async (change) => {
+      const answer = await get<LogLines>(path({ before: top.id }));
+      change((before) => mergeBefore(before, answer));
+    });
   };
   const scrolled = (): void => {
     const element = frame.current;
-    if (element) setFollow(element.scrollHeight - element.scrollTop - element.clientHeight < 40);
+    if (element) setFollowing(element.scrollHeight - element.scrollTop - element.clientHeight < 40);
   };
   const moment = at === null ? null : Number(at);
   const here = moment === null || !loaded ? -1 : loaded.lines.reduce((best, line, index) =>
@@ -109,7 +123,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
       )}
       <div class="table-foot row">
         <span>{formatCount(loaded?.lines.length ?? 0)} lines</span>
-        {at !== null ? <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button> : <span>{follow ? "following" : "not following: scroll to the end to follow"}</span>}
+        {at !== null ? <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button> : <span>{following ? "following" : "not following: scroll to the end to follow"}</span>}
       </div>
     </section>
   );
