@@ -18,7 +18,8 @@ from determined.store.open import open_store
 from determined.store.store import Store
 from tests.helpers.mounts import read_only
 from tests.helpers.postgres import PostgresServer, running_server
-from tests.store.rows import begin, metric
+from tests.store.experiments import begin_managed, with_trials
+from tests.store.rows import begin, checkpoint, metric
 from tests.web.server import Server
 from tests.web.server import running_server as started_server
 from tests.web.site import Site
@@ -314,7 +315,77 @@ def test_one_damaged_report_keeps_no_other_trial_from_its_statistics(place: str,
             site.app.state.server.statistics.wait()
         missing = [row["id"] for row in answer["rows"] if row["metrics"].get("training/loss") is None]
         assert missing == [trials[5]]
-        assert "damaged" in site.get(f"/api/curves?trials={trials[5]}&key=training/loss", 503)["error"]
+        note = site.get(f"/api/curves?trials={trials[5]}&key=training/loss")["note"]
+        assert note.startswith(f"trial {trials[5]} is missing: its reports in the store are damaged")
+
+
+@pytest.mark.parametrize("content", ["{", "1", "[]", '{"error": 1.0}, {"error": 2.0}'])
+def test_the_rest_of_the_page_works_with_damaged_reports(place: str, static: Path, content: str) -> None:
+    store = open_store(place)
+    lease, trials = with_trials(store, 2)
+    for trial_id in trials:
+        attempt = begin_managed(store, lease, trial_id)
+        reports = [metric(attempt, "validation", step, {"error": 1.0 / step}) for step in range(1, 2000)]
+        store.write([*reports, metric(attempt, "gpu", None, {"load": 1.0}), checkpoint(attempt, 1)])
+    store.close()
+    with Site(place, static) as site:
+        for statement in (
+            "UPDATE metrics SET body = ? WHERE trial_id = ? AND step > 1000",
+            "UPDATE samples SET body = ? WHERE trial_id = ?",
+        ):
+            with sqlite3.connect(place) as database:
+                database.execute(statement, [content, trials[0]])
+            database.close()
+        pages = [
+            f"/api/{kind}/{number}" for kind, number in (("experiments", lease.experiment_id), ("trials", trials[0]))
+        ]
+        for path in (*READS, *pages, *(f"{page}/checkpoints" for page in pages), f"/api/compare?trials={trials[0]}"):
+            site.get(path)
+        assert [one["key"] for one in site.get("/api/metrics")["keys"]] == ["validation/error"]
+        (shown,) = site.get(f"/api/trials/{trials[0]}")["metrics"]
+        assert (shown["key"], shown["numeric"]) == ("validation/error", True)
+        listed = ",".join(map(str, trials))
+        for more in ("", "&axis=time", "&axis=epochs", "&from=1&to=100", "&archived=1"):
+            answer = site.get(f"/api/curves?trials={listed}&key=validation/error{more}")
+            assert answer["note"].startswith(f"trial {trials[0]} is missing: its reports in the store are damaged")
+            assert answer["curves"][0]["points"] == 0
+            if "epochs" not in more:
+                assert answer["curves"][1]["points"] == (100 if "from" in more else 1999)
+
+
+def test_a_row_that_cannot_be_decoded_is_an_error_of_what_needs_it(place: str, static: Path) -> None:
+    store = open_store(place)
+    attempts = [begin(store) for _ in range(2)]
+    store.write([checkpoint(attempt, 1) for attempt in attempts])
+    store.close()
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE checkpoints SET metadata = '{' WHERE trial_id = ?", [attempts[0].trial_id])
+    database.close()
+    with Site(place, static) as site:
+        answer = site.get(f"/api/trials/{attempts[0].trial_id}/checkpoints", 503)
+        assert answer["error"].startswith("data in the store are damaged")
+        assert "det store check" in answer["hint"]
+        assert len(site.get(f"/api/trials/{attempts[1].trial_id}/checkpoints")["rows"]) == 1
+
+
+def test_reports_that_are_damaged_after_they_were_cached_are_named_where_they_are_needed(
+    place: str, static: Path
+) -> None:
+    store = open_store(place)
+    attempts = [begin(store) for _ in range(2)]
+    for attempt in attempts:
+        store.write([metric(attempt, "training", step, {"loss": 1.0 / step}) for step in range(1, 3000)])
+    store.close()
+    path = f"/api/curves?trials={attempts[0].trial_id},{attempts[1].trial_id}&key=training/loss"
+    with Site(place, static) as site:
+        assert site.get(path)["note"] is None
+        with sqlite3.connect(place) as database:
+            database.execute("UPDATE metrics SET body = '{' WHERE trial_id = ?", [attempts[0].trial_id])
+        database.close()
+        assert [curve["points"] for curve in site.get(path)["curves"]] == [2999, 2999]
+        zoomed = site.get(f"{path}&from=1&to=100")
+        assert [curve["points"] for curve in zoomed["curves"]] == [0, 100]
+        assert f"trial {attempts[0].trial_id} is missing" in zoomed["note"]
 
 
 def assert_read_only(store: Store) -> None:

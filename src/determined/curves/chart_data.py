@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
+from determined.plural import counted
 from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ AXES: tuple[Axis, ...] = ("batches", "epochs", "time")
 _LARGEST_SINGLE = 1e38  # beyond it single precision has infinities
 _SMALLEST_SINGLE = 1.2e-38  # below it single precision has few digits, then none
 _HEIGHT = 10_000  # a chart has fewer pixels
+_MOST_NAMED = 3  # trials that cannot be read, each with the reason
 
 
 class CurveMark(TypedDict):
@@ -108,6 +110,7 @@ def curves_data(
     """Return a drawing of the curves of these trials from `low` to `high`, read at a version of the store.
 
     `attempts` are the places at which the attempts of a single trial begin; that of the first is not interesting.
+    What cannot be drawn is named after `note`.
     Lists of numbers are arrays, in which NaN means that there is no value.
     """
     return {
@@ -118,8 +121,15 @@ def curves_data(
         "x": _sent(drawing.x),
         "attempts": [{"number": number, "x": x} for number, x in (attempts or {}).items() if number > 1],
         "curves": [_curve(*pair) for pair in zip(trials, drawing.curves, strict=True)],
-        "note": note,
+        "note": "; ".join([*([] if note is None else [note]), *_missing(drawing.damaged)]) or None,
     }
+
+
+def _missing(damaged: Mapping[int, str]) -> list[str]:
+    """Return which trials are not drawn because their reports are damaged; of many, how many more there are."""
+    named = [f"trial {number} is missing: {reason}" for number, reason in list(damaged.items())[:_MOST_NAMED]]
+    more = len(damaged) - len(named)
+    return [*named, *([f"{counted(more, 'more trial')} with damaged reports"] if more else [])]
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:

@@ -32,6 +32,15 @@ def loads(text: str) -> Any:
     return json.loads(text) if has_long_integer(text) else loads_rounded(text)
 
 
+def metrics_of(report: str) -> dict[str, Any]:
+    """Return the metrics of a stored report; none if it is damaged, which charts of its trial say."""
+    try:
+        found = loads(report)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def loads_rounded(text: str) -> Any:
     """Decode JSON; integers of more than 64 bits may be rounded to floats."""
     if _orjson is not None:

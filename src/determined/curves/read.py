@@ -120,7 +120,9 @@ def _parsed(page: ReportTexts, loads: Callable[[str], Any]) -> _Page:
     try:
         bodies: list[dict[str, Any]] = loads(page.bodies)
     except ValueError as error:
-        raise DamagedReports(f"reports in the store are damaged: {error}") from error
+        raise DamagedReports(f"its reports in the store are damaged: {error}") from error
+    if len(bodies) != count or set(map(type, bodies)) != {dict}:
+        raise DamagedReports("its reports in the store are damaged: some are no maps of metrics")
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
         steps, ranks, times, bodies = steps[order], ranks[order], times[order], [bodies[place] for place in order]

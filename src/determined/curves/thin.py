@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -52,11 +52,15 @@ class DrawnCurve:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Curves with a common x axis. `width` is the width of its buckets; None if every point is drawn."""
+    """Curves with a common x axis. `width` is the width of its buckets; None if every point is drawn.
+
+    `damaged` has the trials whose curves are empty because their reports cannot be read, with the reason.
+    """
 
     x: Floats
     curves: list[DrawnCurve]
     width: float | None
+    damaged: dict[int, str] = field(default_factory=dict)
 
 
 def draw(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from determined.curves.cache import CachedCurve, CurveCache, Entry, SettledCurve, Version
 from determined.curves.chart_data import Axis
 from determined.curves.derive import EPOCHS, NOTHING, Curve, curves, extended
 from determined.curves.levels import Level
-from determined.curves.read import Column, Key, read_columns
+from determined.curves.read import Column, DamagedReports, Key, read_columns
 from determined.curves.summary import Statistics, joined_statistics
 from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
 from determined.store.store import Store
@@ -50,9 +51,10 @@ class CurveReader:
 
         From `low` to `high`, if they are given, in as much detail as the chart can show. After them come the curves of
         `overwritten`, each a trial and an attempt: the points after the step at which a later attempt began. A trial
-        that does not exist has no points.
+        that does not exist has no points, and neither has one whose reports are damaged.
         """
-        found = self.curves(trial_ids, key, axis)
+        damaged = dict[int, str]()
+        found = self.curves(trial_ids, key, axis, damaged)
         if low is not None and high is not None:
             needed = wanted_exponent(low, high, most)
             coarse = [
@@ -60,12 +62,18 @@ class CurveReader:
                 for trial_id in trial_ids
                 if isinstance(curve := found[trial_id], Level) and curve.exponent > needed
             ]
-            found |= self._exact(coarse, key, axis, low, high)
-        replaced = [self._overwritten(trial_id, attempt, key, axis) for trial_id, attempt in overwritten]
-        return draw([*(found[trial_id] for trial_id in trial_ids), *replaced], most, low, high)
+            found |= self._exact(coarse, key, axis, low, high, damaged)
+        replaced = [self._overwritten(trial_id, attempt, key, axis, damaged) for trial_id, attempt in overwritten]
+        drawing = draw([*(found[trial_id] for trial_id in trial_ids), *replaced], most, low, high)
+        return replace(drawing, damaged=damaged)
 
-    def curves(self, trial_ids: Sequence[int], key: Key, axis: Axis = "batches") -> dict[int, Curve]:
-        """Return the curves of one metric by trial id: all points of short ones, levels of detail of others."""
+    def curves(
+        self, trial_ids: Sequence[int], key: Key, axis: Axis = "batches", damaged: dict[int, str] | None = None
+    ) -> dict[int, Curve]:
+        """Return the curves of one metric by trial id: all points of short ones, levels of detail of others.
+
+        Trials whose reports are damaged are added to `damaged` with the reason; without it, DamagedReports is raised.
+        """
         # The stamps are read before the reports, so data are never cached under a newer stamp than their own.
         states = self.store.reports.versions(trial_ids)
         identity = self.store.reports.store_identity
@@ -79,7 +87,10 @@ class CurveReader:
             elif curve is not None:
                 found[state.trial_id] = curve
         for start in range(0, len(stale), _WRITTEN_AT_ONCE):
-            entries = [self._derive(identity, state, axis) for state in stale[start : start + _WRITTEN_AT_ONCE]]
+            entries = list[Entry]()
+            for state in stale[start : start + _WRITTEN_AT_ONCE]:
+                with _noted(damaged, state.trial_id):
+                    entries.append(self._derive(identity, state, axis))
             self.cache.write(identity, axis, entries)
             found |= {entry.trial_id: entry.curves[key].whole for entry in entries if key in entry.curves}
         return found
@@ -164,6 +175,7 @@ class CurveReader:
         axis: Axis,
         low: float | None,
         high: float | None,
+        damaged: dict[int, str],
     ) -> dict[int, Curve]:
         """Return all points of a metric of trials in a range, by trial id."""
         # Steps are the only axis by which the store can search.
@@ -178,12 +190,15 @@ class CurveReader:
                 last_step=last,
                 times=axis == "time",
             )
-            found[state.trial_id] = curves(read_columns(pages), axis, state.started).get(key, NOTHING)
+            with _noted(damaged, state.trial_id):
+                found[state.trial_id] = curves(read_columns(pages), axis, state.started).get(key, NOTHING)
         return found
 
-    def _overwritten(self, trial_id: int, attempt: int, key: Key, axis: Axis) -> Curve:
+    def _overwritten(self, trial_id: int, attempt: int, key: Key, axis: Axis, damaged: dict[int, str]) -> Curve:
         """Return all points of a metric that one attempt reported and a later one repeats."""
-        columns = read_columns(self.store.reports.overwritten(trial_id, attempt, key[0]))
+        columns = dict[Key, Column]()
+        with _noted(damaged, trial_id):
+            columns = read_columns(self.store.reports.overwritten(trial_id, attempt, key[0]))
         started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
         return curves(columns, axis, started).get(key, NOTHING)
 
@@ -227,6 +242,17 @@ class CurveReader:
 
 _NO_ANCHOR = (-1, 0.0)
 _UNKNOWN = SettledCurve(NOTHING, None)
+
+
+@contextlib.contextmanager
+def _noted(damaged: dict[int, str] | None, trial_id: int) -> Iterator[None]:
+    """Leave a block that reads damaged reports of a trial, and note the reason; without `damaged`, raise it."""
+    try:
+        yield
+    except DamagedReports as error:
+        if damaged is None:
+            raise
+        damaged[trial_id] = str(error)
 
 
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:

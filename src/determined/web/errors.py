@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -18,6 +20,8 @@ from determined.errors import (
 )
 from determined.web.answers import encoded
 
+_EXAMINE = "`det store check` examines a store; DET_STORE names another one."
+
 
 def problem(status: int, error: str, hint: str | None = None) -> Response:
     """Return an answer that is an error."""
@@ -28,6 +32,7 @@ def handle_errors(app: FastAPI) -> None:
     """Answer every exception of a route with one sentence."""
     app.add_exception_handler(DeterminedError, _known)
     app.add_exception_handler(OSError, _known)
+    app.add_exception_handler(json.JSONDecodeError, _damaged)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _unknown)
@@ -43,8 +48,13 @@ def _known(request: Request, error: Exception) -> Response:
     if isinstance(error, (StoreVersionError, StoreReadOnly)):
         return problem(409, text)
     if isinstance(error, StoreError):
-        return problem(503, text, "`det store check` examines a store; DET_STORE names another one.")
+        return problem(503, text, _EXAMINE)
     return problem(409 if isinstance(error, DeterminedError) else 500, text)
+
+
+def _damaged(request: Request, error: Exception) -> Response:
+    """Answer a request for a row of the store that is no valid JSON; that of a request is found before."""
+    return problem(503, f"data in the store are damaged: {error}", _EXAMINE)
 
 
 def _invalid(request: Request, error: Exception) -> Response:

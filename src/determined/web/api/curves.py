@@ -62,7 +62,8 @@ def curves(
         drawing = reader.drawing(
             wanted, metric_keys.split(key), axis, low=low, high=high, most=points, overwritten=repeated
         )
-        attempts = reader.attempt_places(wanted[0], axis) if len(wanted) == 1 and wanted[0] in states else {}
+        alone = len(wanted) == 1 and wanted[0] in states and not drawing.damaged
+        attempts = reader.attempt_places(wanted[0], axis) if alone else {}
         started = {one.trial_id: one.started for one in store.reports.versions(wanted)}
     which = [*((number, None) for number in wanted), *repeated]
     drawn = [DrawnTrial(number, states.get(number), started.get(number), attempt) for number, attempt in which]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.config.metric_values import number
-from determined.curves import exact_json, metric_keys
+from determined.curves import metric_keys
 from determined.web.answers import Route
 from determined.web.identifiers import Id
 from determined.web.state import reading, state_of, version
+from determined.web.tables.stored_json import reported_metrics
 
 router = APIRouter(route_class=Route)
 
@@ -29,7 +29,7 @@ class MetricKeys(TypedDict):
     """The metrics of a trial, of an experiment, or of the store, by group and name.
 
     Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the
-    newest of such trials: `unread_trials` are left out.
+    newest of such trials: `unread_trials` are left out. So are damaged reports.
     """
 
     version: str
@@ -50,10 +50,8 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
             ids = store.overview.trial_ids()
         known, unknown = state_of(request).statistics.numeric(store, ids)
         for trial_id in unknown[:_MOST_TRIALS]:
-            for group, body in store.overview.example_reports(trial_id):
-                for name, value in exact_json.loads(body).items():
-                    key = metric_keys.join(group, name)
-                    known[key] = known.get(key, True) and (value is None or number(value) is not None)
+            for key, numeric in reported_metrics(store, trial_id).items():
+                known[key] = known.get(key, True) and numeric
     keys: list[MetricKey] = []
     for key in sorted(known):
         group, name = metric_keys.split(key)

@@ -210,7 +210,7 @@ def _metrics(summaries: dict[str, Summary]) -> list[TrialMetric]:
     rows: list[TrialMetric] = []
     for key, summary in sorted(summaries.items()):
         group, name = metric_keys.split(key)
-        numeric = summary["mean"] is not None
+        numeric = summary["mean"] is not None or summary["count"] == 0  # damaged, which its chart says
         rows.append({"key": key, "group": group, "name": name, "numeric": numeric, "summary": summary})
     return rows
 
@@ -220,6 +220,6 @@ def _samples(store: Store, trial_id: int) -> list[str]:
     found = {
         metric_keys.join(group, name)
         for group, body in store.overview.example_samples(trial_id)
-        for name in exact_json.loads(body)
+        for name in exact_json.metrics_of(body)
     }
     return sorted(found)

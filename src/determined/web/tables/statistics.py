@@ -19,6 +19,7 @@ from determined.store.store import Store
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
 from determined.web.connections import Connections
+from determined.web.tables.stored_json import reported_metrics
 
 logger = logging.getLogger("determined.web")
 
@@ -75,10 +76,18 @@ class Statistics:
         return found, len(later)
 
     def of_trial(self, store: Store, trial_id: int) -> dict[str, Summary]:
-        """Return the statistics of all metrics of a trial, computed now if necessary."""
+        """Return the statistics of all metrics of a trial, computed now if necessary.
+
+        Of damaged reports the names of metrics are found as far as possible: their charts say what is wrong.
+        """
         reader = CurveReader(store, self._cache)
         found = reader.summaries([trial_id])
-        known = found.known[trial_id] if trial_id in found.known else reader.summarize(trial_id)
+        try:
+            known = found.known[trial_id] if trial_id in found.known else reader.summarize(trial_id)
+        except DamagedReports:
+            if names := reported_metrics(store, trial_id):
+                return dict.fromkeys(names, _UNREADABLE)
+            raise
         return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
     def numeric(self, store: Store, trial_ids: Sequence[int]) -> tuple[dict[str, bool], list[int]]:
@@ -164,6 +173,9 @@ class Statistics:
             except Exception:
                 logger.exception("the statistics of trial %d are missing", trial_id)
         return computed
+
+
+_UNREADABLE: Summary = {"count": 0, "last": None, "min": None, "max": None, "mean": None, "nonfinite": 0}
 
 
 def summary(statistics: MetricStatistics) -> Summary:

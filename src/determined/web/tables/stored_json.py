@@ -7,7 +7,9 @@ from typing import Any
 
 import orjson
 
-from determined.curves.exact_json import has_long_integer
+from determined.config.metric_values import number
+from determined.curves import exact_json, metric_keys
+from determined.store.store import Store
 from determined.web.answers import representable
 
 # More than configurations and programs may pass. Only a store that another program has written contains more, and the
@@ -18,12 +20,22 @@ TOO_DEEP = f"(nested deeper than {_DEEPEST} levels)"
 
 def loads(text: str) -> Any:
     """Decode stored JSON into data that every browser can represent."""
-    if not has_long_integer(text):
+    if not exact_json.has_long_integer(text):
         try:
             return _cut(orjson.loads(text), text)
         except orjson.JSONDecodeError:  # it contains NaN or infinities, which JSON does not have
             pass
     return representable(_cut(json.loads(text), text))
+
+
+def reported_metrics(store: Store, trial_id: int) -> dict[str, bool]:
+    """Return the metrics in the first and newest reports of a trial, and whether these have numbers for them."""
+    found: dict[str, bool] = {}
+    for group, body in store.overview.example_reports(trial_id):
+        for name, value in exact_json.metrics_of(body).items():
+            key = metric_keys.join(group, name)
+            found[key] = found.get(key, True) and (value is None or number(value) is not None)
+    return found
 
 
 def shallow(data: Any) -> Any:

@@ -183,7 +183,7 @@ def _latest(validation: str | None, metric: str | None) -> Any:
     """Return the searcher metric of the newest validation."""
     if validation is None or metric is None:
         return None
-    return number(metric_number(exact_json.loads(validation).get(metric)))
+    return number(metric_number(exact_json.metrics_of(validation).get(metric)))
 
 
 def first_line(reason: str | None) -> str | None:
