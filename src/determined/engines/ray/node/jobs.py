@@ -60,7 +60,7 @@ class NodeJobs:
         return events
 
     def _start(self, job: Job) -> list[list[Any]]:
-        """Start a job; return its exit as lost if that fails."""
+        """Start a job; if that fails, return its exit as lost without a signal, which is not the fault of its trial."""
         try:
             placed = self._setup.place(self._with_network(job))
             # Before the processes start, so that these lines come first in the log.

@@ -15,6 +15,7 @@ from determined.experiment.runner.trials.stop_requests import request_stop
 from determined.experiment.runner.trials.timeouts import Timeouts
 from determined.searchers.base import Validated
 from determined.stop_request import OF_USERS
+from determined.store.experiment_records import nodes_text
 from determined.store.records import Attempt
 
 logger = logging.getLogger("determined.experiment")
@@ -44,8 +45,11 @@ def handle_exit(run: RunnerState, trial: LiveTrial, event: Exited) -> None:
         )
     # Waited for, so that the log is complete before the end of the trial is recorded.
     run.logs.done(trial)
+    is_not_started = exit_classification.is_not_started(event)
     trial.exited(
-        lost=exit_classification.is_lost(event) and not event.lost_node,
+        lost=exit_classification.is_lost(event) and not event.lost_node and not is_not_started,
+        lost_node=event.lost_node,
+        not_started_on=nodes_text(list(process.nodes)) if is_not_started else "",
         without_report=None if has_reported else verdict.reason,
         repeated_error=verdict.repeated_error,
     )
@@ -98,6 +102,9 @@ def _classify(run: RunnerState, trial: LiveTrial, event: Exited) -> tuple[exit_c
     row = run.query(lambda store: store.trial(trial.id))
     run.effective_hparams.note(trial, row.passed_hparams)
     trial.observed.note_steps(row.steps_completed or _largest_saved_step(run, trial))
+    # Asked only then, because it looks into the storage: the node may have been lost before it recorded a checkpoint.
+    if event.lost_node and run.checkpoints.holds(trial.id, trial.failures.saved_step + 1):
+        trial.forgive_lost_nodes(_largest_saved_step(run, trial))
     # A trial that exited with 0 needs no look at its attempts.
     attempts = run.writer.query(lambda store: store.attempts(trial.id)) if event.code else []
     has_reported = _has_reported(run, trial, attempts)

@@ -10,9 +10,16 @@ from determined.engines.base import Exited
 from determined.experiment.runner.fail_fast import TWICE, repeatable_error
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.searchers.base import ExitReason
+from determined.store.experiment_records import nodes_text
 from determined.store.states import TrialState
 
 _MOST_LOSSES = 3  # above this, lost processes may be caused by the trial itself
+# Above these the trial may be to blame. Without a new checkpoint in between: a trial that makes progress may lose any
+# number of nodes.
+_MOST_LOST_NODES = 10
+# One after another, on the same nodes: a bad node is not used any more after fewer of them, so that others have started
+# there in between.
+_MOST_FAILED_STARTS = 10
 _TIME_LIMIT = "its time limit was reached"
 _ANOTHER_VERSION = re.compile(r"\bStoreVersionError\b")
 _CODES_AFTER_SAVING = (
@@ -70,9 +77,10 @@ def classify(
         return Verdict("PAUSED", None, stopping.kill_reason, trial.restarts)
     if stopping.request == "stop" and forced:  # its time limit was reached
         return Verdict("COMPLETED", "completed", stopping.kill_reason or _TIME_LIMIT, trial.restarts)
-    # A node that fails is not the fault of a trial, however often that happens.
     if exited.lost_node:
-        return Verdict("QUEUED", None, f"the node {exited.lost_node} was lost", trial.restarts)
+        return _lost_node(exited.lost_node, trial)
+    if is_not_started(exited):
+        return _not_started(nodes_text(list(process.nodes)), trial)
     # Not caused by the trial, so it does not count as a restart.
     # Limited, because a trial can cause the loss, for example by using up all memory of the machine.
     if is_lost(exited) and trial.failures.lost < _MOST_LOSSES:
@@ -98,9 +106,35 @@ def is_lost(exited: Exited) -> bool:
     return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 
+def is_not_started(exited: Exited) -> bool:
+    """Return whether processes could not be started on a node, or their port there was taken by another program."""
+    # Processes that were lost after their start were killed, with a node or with the warm process of an engine.
+    return exited.lost and exited.signal is None and not exited.lost_node
+
+
 def is_of_another_version(reason: str | None) -> bool:
     """Return whether the store rejected a trial because its library is another version than the runner's."""
     return reason is not None and _ANOTHER_VERSION.search(reason) is not None
+
+
+def _lost_node(node: str, trial: LiveTrial) -> Verdict:
+    """Return the verdict on a trial whose node was lost: it is not to blame, unless it brings down node after node."""
+    before = trial.failures.lost_nodes
+    if len(before) < _MOST_LOST_NODES:
+        return Verdict("QUEUED", None, f"the node {node} was lost", trial.restarts)
+    # The engine writes the reason of each loss in parentheses.
+    names = ", ".join(dict.fromkeys(one.partition(" (")[0] for one in (*before, node)))
+    reason = f"lost with its nodes {len(before) + 1} times without a new checkpoint in between ({names})"
+    return Verdict("ERROR", "errored", f"{reason}; the last one: {node}", trial.restarts)
+
+
+def _not_started(nodes: str, trial: LiveTrial) -> Verdict:
+    """Return the verdict on a trial that could not be started on these nodes, which does not count as a restart."""
+    reason = f"its processes could not be started on {nodes}, see its log"
+    failed = trial.failures.not_started_on.count(nodes) + 1
+    if failed <= _MOST_FAILED_STARTS:
+        return Verdict("QUEUED", None, reason, trial.restarts)
+    return Verdict("ERROR", "errored", f"{reason}; tried {failed} times", trial.restarts)
 
 
 def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reported: bool) -> Verdict:

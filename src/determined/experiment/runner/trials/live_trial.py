@@ -66,7 +66,10 @@ class LiveTrial:
 
     def place_on(self, nodes: list[str]) -> TrialChange:
         """Record the node of each rank, once the engine has chosen them."""
-        return self._apply(TrialChange(self.id, nodes=nodes), after=_AT_WORK)
+        change = self._apply(TrialChange(self.id, nodes=nodes), after=_AT_WORK)
+        assert self._process is not None
+        self._process.place_on(nodes)
+        return change
 
     def start_failed(self) -> TrialChange:
         """Queue the trial again, because the engine could not start its processes."""
@@ -161,13 +164,32 @@ class LiveTrial:
         """Record the searcher's final decision, whose journal entry is committed with what follows from it."""
         self._decided = replace(self._decided, final=final)
 
-    def exited(self, *, lost: bool, without_report: str | None, repeated_error: str | None) -> None:
+    def exited(
+        self,
+        *,
+        lost: bool,
+        without_report: str | None,
+        repeated_error: str | None,
+        lost_node: str = "",
+        not_started_on: str = "",
+    ) -> None:
         """Record that all processes have ended. The state follows with `requeue` or `end`."""
         assert self._process is not None
         self._seconds_before = self.seconds
         self._process, self._must_save_again = None, False
-        failures = replace(self._failures, lost=self._failures.lost + lost)
-        self._failures = replace(failures, without_report=without_report, repeated_error=repeated_error)
+        before = self._failures
+        self._failures = replace(
+            before,
+            lost=before.lost + lost,
+            lost_nodes=(*before.lost_nodes, lost_node) if lost_node else before.lost_nodes,
+            not_started_on=(*before.not_started_on, not_started_on) if not_started_on else (),
+            without_report=without_report,
+            repeated_error=repeated_error,
+        )
+
+    def forgive_lost_nodes(self, saved_step: int) -> None:
+        """Forget the nodes that were lost before a checkpoint of this step, which is farther than any at that time."""
+        self._failures = replace(self._failures, lost_nodes=(), saved_step=saved_step)
 
     def repeat_to_goal(self) -> None:
         """Run to the goal again before a decision, because the work of the previous runner there is not saved.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -88,6 +89,16 @@ class TrialProcess:
     log: Final[LogFindings] = field(default_factory=LogFindings)
     activity: Final[Activity] = field(default_factory=Activity)
     _stopping: Stopping = field(default_factory=Stopping)
+    _nodes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The node of each rank; empty if all run on the machine of the runner."""
+        return self._nodes
+
+    def place_on(self, nodes: Sequence[str]) -> None:
+        """Record the node of each rank. `LiveTrial` calls this, together with the change of the trial's row."""
+        self._nodes = tuple(nodes)
 
     @property
     def stopping(self) -> Stopping:

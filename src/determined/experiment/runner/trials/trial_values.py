@@ -43,6 +43,9 @@ class Failures:
     """Failed and lost processes of a trial so far, for the decision about a retry."""
 
     lost: int = 0  # number of times that processes were lost, with the engine or by a signal
+    lost_nodes: tuple[str, ...] = ()  # nodes with which processes were lost since the checkpoint of `saved_step`
+    saved_step: int = 0  # largest saved step when a node was last lost
+    not_started_on: tuple[str, ...] = ()  # nodes of the last starts, if these could not start any processes
     without_report: str | None = None  # why the last attempt failed, if the trial has reported nothing
     repeated_error: str | None = None  # error with which two attempts failed, so that it was not retried
     restart_is_pending: bool = False  # a restart was counted but not made yet
