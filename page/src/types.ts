@@ -267,7 +267,7 @@ export interface ExportRequest {
   requests?: string[];
 }
 
-/** Trials that failed with the same error at the same place. `command` runs the first of them again. */
+/** Trials that failed with the same error at the same place. `command` runs the first of them again. `command_note` says which values of the command are masked, and have to be replaced. */
 export interface FailureGroup {
   error: string;
   example: string;
@@ -278,6 +278,7 @@ export interface FailureGroup {
   shared: SharedHparam[];
   last_lines: string[];
   command: string | null;
+  command_note: string | null;
 }
 
 /** Failed trials by error, the most frequent error first. */

@@ -15,7 +15,7 @@ from determined.store.rows import LogRow
 from determined.store.store import Store
 from determined.web.openapi import answer_type, documented_routes
 from determined.web.tables.stored_json import loads
-from tests.store.experiments import begin_managed, new_trial, with_trials
+from tests.store.experiments import begin_managed, held_experiment, new_trial, with_trials
 from tests.store.rows import begin, checkpoint, metric
 from tests.web.site import Site
 
@@ -324,6 +324,40 @@ def test_configurations_are_masked(site: Site, store: Store) -> None:
     text = json.dumps(site.get(f"/api/experiments/{lease.experiment_id}"))
     assert "API_TOKEN" in text
     assert "s3cret" not in text
+
+
+def test_failures_mask_what_rows_mask(site: Site, store: Store) -> None:
+    searched = {"type": "categorical", "vals": ["s3cret", "0ther"]}
+    hyperparameters = {"api_token": searched, "secrets": {"login": searched}, "lr": searched}
+    lease = held_experiment(store, config={"searcher": {"name": "random"}, "hyperparameters": hyperparameters})
+    values = [
+        {"api_token": secret, "secrets": {"login": secret}, "lr": "fast" if secret == "s3cret" else "slow"}
+        for secret in ("s3cret", "0ther")
+    ]
+    new = tuple(new_trial(number, hparams=hparams) for number, hparams in enumerate(values))
+    trials = store.experiments.commit(lease, Change(new_trials=new))
+    for trial_id in trials:
+        begin_managed(store, lease, trial_id)
+    ends = (("ERROR", "ValueError: no"), ("COMPLETED", ""))
+    changes = [
+        TrialChange(trial_id, state=state, reason=reason, runs=1, ended=5.0)
+        for trial_id, (state, reason) in zip(trials, ends, strict=True)
+    ]
+    store.experiments.commit(lease, Change(trials=tuple(changes)))
+    answer = site.get("/api/failures")
+    assert "s3cret" not in json.dumps(answer)
+    (group,) = answer["groups"]
+    assert group["command"].split(" --config ")[2:] == [
+        "'hyperparameters.api_token=\"********\"'",
+        "'hyperparameters.secrets.login=\"********\"'",
+        "'hyperparameters.lr=\"fast\"'",
+    ]
+    assert group["command_note"] == "Replace ******** by the secret value of api_token, secrets.login."
+    assert [one["text"] for one in group["shared"]] == [
+        "api_token = ********",
+        "lr = fast",
+        "secrets.login = ********",
+    ]
 
 
 @pytest.mark.parametrize("metric_name", ["m" * 5000, "../x", "a b", "é\u202e", "%2F"])

@@ -11,7 +11,7 @@ from typing import Any
 
 from determined.config.flattening import flat
 from determined.config.metric_values import finite_number
-from determined.config.secrets.masking import mask_secrets
+from determined.config.secrets.masking import MASK, mask_secrets
 from determined.experiment.searched_names import searched_names
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.store import Store
@@ -45,7 +45,8 @@ class FailureGroup:
     """Trials that failed with the same error at the same place.
 
     `error` has an ellipsis where the messages differ, and `example` is the reason of the first trial. `command` runs
-    the first trial again, alone; it is None for standalone runs, which only their own program can repeat.
+    the first trial again, alone; it is None for standalone runs, which only their own program can repeat. Secrets are
+    masked in it: `command_note` then names what has to be replaced.
     """
 
     error: str
@@ -57,6 +58,7 @@ class FailureGroup:
     distinctions: list[Distinction]
     last_lines: list[str]
     command: str | None
+    command_note: str | None
 
 
 def failure_groups(store: Store, experiment_ids: Sequence[int]) -> list[FailureGroup]:
@@ -87,6 +89,7 @@ def _group(
     numbers = {row.id for row in failed}
     # A trial that has not started, or has not ended, does not show that its hyperparameters work.
     others = [row for row in trials if row.id not in numbers and row.runs and row.ended is not None]
+    command, command_note = _command(experiments[first.experiment_id], first)
     return FailureGroup(
         error=error,
         example=_reason(first),
@@ -96,7 +99,8 @@ def _group(
         experiment_ids=_ids(failed),
         distinctions=_distinctions(failed, others),
         last_lines=[line.text for line in store.logs(first.id, tail=_LAST_LINES)],
-        command=_command(experiments[first.experiment_id], first),
+        command=command,
+        command_note=command_note,
     )
 
 
@@ -126,25 +130,31 @@ def _distinctions(failed: Sequence[Trial], others: Sequence[Trial]) -> list[Dist
         return []
     in_group = [flat(row.effective_hparams) for row in failed]
     elsewhere = [flat(row.effective_hparams) for row in others]
+    shown = flat(mask_secrets(failed[0].effective_hparams))
     found = []
     for name in in_group[0]:
         if any(name not in values for values in in_group):
             continue
-        text, matching = _equal(name, in_group, elsewhere) or _beyond(name, in_group, elsewhere) or (None, 0)
+        equal = _equal(name, shown[name], in_group, elsewhere)
+        text, matching = equal or _beyond(name, in_group, elsewhere) or (None, 0)
         if text is not None and matching < len(elsewhere):
             found.append(Distinction(name, text, len(failed), matching, len(elsewhere)))
     return sorted(found, key=lambda distinction: (distinction.others, distinction.name))
 
 
-def _equal(name: str, in_group: list[dict[str, Any]], elsewhere: list[dict[str, Any]]) -> tuple[str, int] | None:
-    """Return the condition that all failed trials have the same value, and how many others fulfil it, or None."""
+def _equal(
+    name: str, shown: Any, in_group: list[dict[str, Any]], elsewhere: list[dict[str, Any]]
+) -> tuple[str, int] | None:
+    """Return the condition that all failed trials have the same value, and how many others fulfil it, or None.
+
+    `shown` is the value of the first one, masked if it is a secret.
+    """
     values = {_text(values[name]) for values in in_group}
     if len(values) != 1:
         return None
     (value,) = values
     matching = sum(name in other and _text(other[name]) == value for other in elsewhere)
-    shown = mask_secrets({name.rpartition(".")[2]: in_group[0][name]})
-    return f"{name} = {_text(next(iter(shown.values())))}", matching
+    return f"{name} = {_text(shown)}", matching
 
 
 def _beyond(name: str, in_group: list[dict[str, Any]], elsewhere: list[dict[str, Any]]) -> tuple[str, int] | None:
@@ -165,13 +175,21 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=repr)
 
 
-def _command(experiment: Experiment, trial: Trial) -> str | None:
-    """Return the command that runs a trial of a search again as an experiment with these hyperparameters alone."""
+def _command(experiment: Experiment, trial: Trial) -> tuple[str | None, str | None]:
+    """Return the command that runs a trial of a search again as an experiment with these hyperparameters alone.
+
+    The second value says which of its values are masked.
+    """
     if experiment.is_standalone:
-        return None
+        return None, None
     words = ["det", "experiment", "fork", str(experiment.id), "--config", "searcher.name=single"]
-    hparams = flat(trial.hparams)
+    hparams, shown = flat(trial.hparams), flat(mask_secrets(trial.hparams))
+    masked = []
     for name in searched_names(experiment, [trial]):
         if name in hparams:  # settings with one value come from the configuration
-            words += ["--config", f"hyperparameters.{name}={json.dumps(hparams[name])}"]
-    return shlex.join(words)
+            text = json.dumps(shown[name])
+            words += ["--config", f"hyperparameters.{name}={text}"]
+            if text != json.dumps(hparams[name]):
+                masked.append(name)
+    note = f"Replace {MASK} by the secret value of {', '.join(masked)}." if masked else None
+    return shlex.join(words), note

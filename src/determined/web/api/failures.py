@@ -31,7 +31,10 @@ class SharedHparam(TypedDict):
 
 
 class FailureGroup(TypedDict):
-    """Trials that failed with the same error at the same place. `command` runs the first of them again."""
+    """Trials that failed with the same error at the same place. `command` runs the first of them again.
+
+    `command_note` says which values of the command are masked, and have to be replaced.
+    """
 
     error: str
     example: str
@@ -42,6 +45,7 @@ class FailureGroup(TypedDict):
     shared: list[SharedHparam]
     last_lines: list[str]
     command: str | None
+    command_note: str | None
 
 
 class Failures(TypedDict):
@@ -83,4 +87,5 @@ def _group(group: FoundGroup) -> FailureGroup:
         "shared": shared,
         "last_lines": group.last_lines,
         "command": group.command,
+        "command_note": group.command_note,
     }
