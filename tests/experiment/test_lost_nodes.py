@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
-from tests.experiment.inside import Outcome, run
+import pytest
+
+from determined.engines.base import Event, Exited
+from tests.experiment.inside import Outcome, opened, run
 from tests.experiment.nodes import Nodes
 
-# Brings down its node at each of the first starts, with or without a new checkpoint.
+# Brings down its node until it has saved often enough.
 PROGRAM = """
 import os, signal
 import determined as det
@@ -21,32 +25,38 @@ with core.init() as context:
     if info.latest_checkpoint is not None:
         with context.checkpoint.restore_path(info.latest_checkpoint) as path:
             step = int((path / "step").read_text())
-    if how == "saves":
+    if how in ("saves", "once"):
         with context.checkpoint.store_path({"steps_completed": step + 1}) as (path, _):
             (path / "step").write_text(str(step + 1))
-    if how in ("saves", "does not save") and step < 13:
+    if step < {"saves": 13, "does not save": 13, "once": 1}.get(how, 0):
         os.kill(os.getpid(), signal.SIGKILL)
     context.train.report_validation_metrics(step + 1, {"loss": 1.0})
 """
 
 
-def searched(tmp_path: Path, how: str, nodes: list[str], full: tuple[str, ...] = ()) -> Outcome:
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "train.py").write_text(PROGRAM)
-    config: dict[str, Any] = {
-        "name": "lost",
-        "entrypoint": "python3 train.py",
-        "hyperparameters": {"how": how},
-        "searcher": {"name": "single", "metric": "loss"},
-        "max_restarts": 0,
-    }
+CONFIG: dict[str, Any] = {
+    "name": "lost",
+    "entrypoint": "python3 train.py",
+    "searcher": {"name": "single", "metric": "loss"},
+    "max_restarts": 0,
+}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    made = tmp_path / "model"
+    made.mkdir()
+    (made / "train.py").write_text(PROGRAM)
+    return made
+
+
+def searched(model: Path, how: str, nodes: list[str], full: tuple[str, ...] = ()) -> Outcome:
     with Nodes(model, nodes, full) as engine:
-        return run(engine, model, config)
+        return run(engine, model, {**CONFIG, "hyperparameters": {"how": how}})
 
 
-def test_a_trial_that_brings_down_its_nodes_ends(tmp_path: Path) -> None:
-    (trial,) = searched(tmp_path, "does not save", ["first", "first", "second"]).trials
+def test_a_trial_that_brings_down_its_nodes_ends(model: Path) -> None:
+    (trial,) = searched(model, "does not save", ["first", "first", "second"]).trials
     assert (trial.state, trial.runs, trial.restarts) == ("ERROR", 11, 0), trial.reason
     assert trial.reason == (
         "lost with its nodes 11 times without a new checkpoint in between (first, second); "
@@ -54,20 +64,64 @@ def test_a_trial_that_brings_down_its_nodes_ends(tmp_path: Path) -> None:
     )
 
 
-def test_a_trial_that_progresses_may_lose_any_number_of_nodes(tmp_path: Path) -> None:
-    (trial,) = searched(tmp_path, "saves", ["first"]).trials
+def test_a_trial_that_progresses_may_lose_any_number_of_nodes(model: Path) -> None:
+    (trial,) = searched(model, "saves", ["first"]).trials
     assert (trial.state, trial.runs, trial.restarts) == ("COMPLETED", 14, 0), trial.reason
 
 
-def test_a_trial_is_not_to_blame_for_nodes_that_cannot_start_it(tmp_path: Path) -> None:
+def test_a_trial_is_not_to_blame_for_nodes_that_cannot_start_it(model: Path) -> None:
     bad = [name for name in ("a", "b", "c", "d") for _ in range(3)]  # then a node is not used any more
-    outcome = searched(tmp_path, "reports", [*bad, "good"], full=("a", "b", "c", "d"))
+    outcome = searched(model, "reports", [*bad, "good"], full=("a", "b", "c", "d"))
     (trial,) = outcome.trials
     assert (trial.state, trial.runs, trial.restarts) == ("COMPLETED", 13, 0), trial.reason
     assert outcome.logs[0].count("the job could not be started: no space left on device") == 12
 
 
-def test_a_trial_that_no_node_can_start_ends(tmp_path: Path) -> None:
-    (trial,) = searched(tmp_path, "reports", ["a"], full=("a",)).trials
+def test_a_trial_that_no_node_can_start_ends(model: Path) -> None:
+    (trial,) = searched(model, "reports", ["a"], full=("a",)).trials
     assert (trial.state, trial.runs, trial.restarts) == ("ERROR", 11, 0), trial.reason
     assert trial.reason == "its processes could not be started on a, see its log; tried 11 times"
+
+
+class Leaving(Nodes):
+    """The only node leaves with the first job, and joins again after a few rounds of the runner."""
+
+    rounds_without = 0
+    reasons: list[str | None]
+
+    def reason_not_to_fit(self, slots: int) -> str | None:
+        return (
+            f"a trial wants 1 CPU slot, the Ray cluster has 0 ({self.rounds_without} left)" if self._is_away else None
+        )
+
+    def free_slots(self) -> int:
+        return 0 if self._is_away else super().free_slots()
+
+    def events(self, timeout: float) -> list[Event]:
+        if self._is_away:
+            self.rounds_without -= 1
+            with opened() as store:
+                self.reasons = [*self.reasons, store.experiments.get(1).reason]
+            return []
+        found = super().events(timeout)
+        if any(isinstance(event, Exited) and event.lost_node for event in found):
+            self.rounds_without, self.reasons = 3, []
+        return found
+
+    @property
+    def _is_away(self) -> bool:
+        return self.rounds_without > 0
+
+
+def test_an_experiment_that_waits_for_nodes_says_so(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "determined")
+    engine = Leaving(model, ["only"])
+    with engine:
+        outcome = run(engine, model, {**CONFIG, "hyperparameters": {"how": "once"}})
+    text = "a trial wants 1 CPU slot, the Ray cluster has 0 (%d left); waiting for nodes to join"
+    assert engine.reasons == [text % 3, text % 2, text % 1]
+    assert [record.getMessage() for record in caplog.records if "waiting for nodes" in record.getMessage()] == [
+        text % 3
+    ]
+    assert [trial.state for trial in outcome.trials] == ["COMPLETED"]
+    assert (outcome.experiment.state, outcome.experiment.reason or "") == ("COMPLETED", "")

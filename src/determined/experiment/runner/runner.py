@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from determined.engines.base import Event, Line, WakeupRequested
 from determined.experiment.runner import completion, decisions, recovery, restored_trials
+from determined.experiment.runner.cluster.missing_nodes import MissingNodes
 from determined.experiment.runner.progress_reporting import ProgressReporter
 from determined.experiment.runner.reports import ReportReader, read_reports
 from determined.experiment.runner.request_handler import RequestHandler
@@ -42,6 +43,7 @@ class Runner:
         self._starts = TrialStarter(run, self._requests.is_stop_requested)
         self._reports = ReportReader(run)
         self._timeouts = Timeouts(run.settings, run.engine)
+        self._missing_nodes = MissingNodes(run)
         self._progress = ProgressReporter(run, observer)
 
     def run(self) -> ExperimentState:
@@ -64,6 +66,7 @@ class Runner:
             self._reports.read_all()
             decisions.decide(run)
             share(run)
+            self._missing_nodes.check()
             exit.enforce_time_limits(run, self._timeouts)
             self._progress.show()
         state = completion.finish(run)

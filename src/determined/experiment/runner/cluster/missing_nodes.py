@@ -1,0 +1,45 @@
+"""Say that an experiment waits because its trials fit on no node any more, after nodes have left its cluster."""
+
+from __future__ import annotations
+
+import logging
+
+from determined.experiment.runner.runner_state import RunnerState
+from determined.store.experiment_changes import ExperimentChange
+
+logger = logging.getLogger("determined.experiment")
+
+
+class MissingNodes:
+    """Warns when the first nodes are missing, and records the reason as long as the experiment waits.
+
+    The experiment is not paused: a machine that is started again joins after a while, and its slots are used then.
+    """
+
+    def __init__(self, run: RunnerState) -> None:
+        self._run = run
+        self._reason = ""
+
+    def check(self) -> None:
+        """Warn if no trial can run, and record when that changes."""
+        run = self._run
+        # Then the reason is that of the failure.
+        if run.failure is not None:
+            return
+        missing = run.engine.reason_not_to_fit(run.settings.slots_per_trial)
+        reason = f"{missing}; waiting for nodes to join" if missing is not None and self._is_waiting() else ""
+        if reason == self._reason:
+            return
+        # Once, although the reason changes with each further node.
+        if not self._reason:
+            logger.warning("%s", reason)
+        self._reason = reason
+        # For `describe` and the page: this runner may have no terminal.
+        run.commit(experiment=ExperimentChange(reason=reason))
+
+    def _is_waiting(self) -> bool:
+        """Return whether a trial could start if there were slots; not after the loss of the cluster, which pauses."""
+        run = self._run
+        if run.stop_request is not None or run.engine.granter_exited:
+            return False
+        return any(trial.may_start for trial in run.live())
