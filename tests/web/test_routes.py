@@ -314,6 +314,58 @@ def test_the_code_of_an_experiment_is_shown_without_following_links(site: Site, 
     }
 
 
+def test_code_is_compared_by_its_whole_content(site: Site, store: Store) -> None:
+    from determined.experiment.files import ExperimentFiles
+
+    leases = [with_trials(store, 1)[0] for _ in range(2)]
+    large = b"x" * 2**20
+    contents = [
+        {"a.bin": b"\0a", "b.txt": large + b"a", "c.py": b"x\r\n", "d.py": "\u00e9".encode(), "e": b"\0s", "f": b""},
+        {"a.bin": b"\0b", "b.txt": large + b"b", "c.py": b"x\n", "d.py": b"\xe9", "e": b"\0s"},
+    ]
+    for lease, files in zip(leases, contents, strict=True):
+        code = ExperimentFiles.for_key(store.experiments.get(lease.experiment_id).key).code
+        code.mkdir()
+        for name, content in files.items():
+            (code / name).write_bytes(content)
+    first, second = (lease.experiment_id for lease in leases)
+    answer = site.get(f"/api/experiments/{first}/code/diff?other={second}")
+    found = {one["path"]: (one["status"], one["diff"]) for one in answer["files"]}
+    assert [(path, status) for path, (status, _) in found.items()] == [
+        *((name, "changed") for name in ("a.bin", "b.txt", "c.py", "d.py")),
+        ("f", "added"),
+    ]
+    for name, reason in (
+        ("a.bin", "The file contains no text. (2 bytes, SHA-256 "),
+        ("b.txt", "The file is too large"),
+    ):
+        assert all(f"\n{sign}{reason}" in found[name][1] for sign in "-+")
+    assert found["c.py"][1] == found["d.py"][1] == "Only line ends or the encoding differ."
+    assert found["f"][1] == "The file is empty."
+    trials = ",".join(str(row["id"]) for row in site.get("/api/trials")["rows"])
+    compared = site.get(f"/api/compare?trials={trials}")["code"]
+    assert [one["path"] for one in compared if not one["differs"]] == ["e"]
+
+
+def test_code_with_too_many_files_is_compared_in_part(
+    site: Site, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from determined.experiment.code import reading
+    from determined.experiment.files import ExperimentFiles
+
+    monkeypatch.setattr(reading, "_MOST_FILES", 2)
+    lease, trials = with_trials(store, 1)
+    code = ExperimentFiles.for_key(store.experiments.get(lease.experiment_id).key).code
+    code.mkdir()
+    for name in "abc":
+        (code / name).write_text(name)
+    remark = "Only the first 2 files are listed and compared."
+    base = f"/api/experiments/{lease.experiment_id}/code"
+    assert remark in site.get(base)["note"]
+    assert remark in site.get(f"{base}/diff?other={lease.experiment_id}")["note"]
+    assert remark in site.get(f"/api/compare?trials={trials[0]}")["notes"]
+
+
 def test_configurations_are_masked(site: Site, store: Store) -> None:
     lease, _ = with_trials(
         store,
@@ -338,12 +390,9 @@ def test_failures_mask_what_rows_mask(site: Site, store: Store) -> None:
     trials = store.experiments.commit(lease, Change(new_trials=new))
     for trial_id in trials:
         begin_managed(store, lease, trial_id)
-    ends = (("ERROR", "ValueError: no"), ("COMPLETED", ""))
-    changes = [
-        TrialChange(trial_id, state=state, reason=reason, runs=1, ended=5.0)
-        for trial_id, (state, reason) in zip(trials, ends, strict=True)
-    ]
-    store.experiments.commit(lease, Change(trials=tuple(changes)))
+    failed = TrialChange(trials[0], state="ERROR", reason="ValueError: no", runs=1, ended=5.0)
+    completed = TrialChange(trials[1], state="COMPLETED", runs=1, ended=5.0)
+    store.experiments.commit(lease, Change(trials=(failed, completed)))
     answer = site.get("/api/failures")
     assert "s3cret" not in json.dumps(answer)
     (group,) = answer["groups"]

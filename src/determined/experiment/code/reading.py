@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import hashlib
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,7 +22,7 @@ from determined.store.experiment_records import Experiment
 from determined.store.store import Store
 
 # Limits of what a reader is shown: more would take long to send, and to display in a browser.
-MOST_FILES = 5000
+_MOST_FILES = 5000
 MOST_TEXT_BYTES = 2**20
 _MOST_DIFF_LINES = 5000
 
@@ -62,11 +65,29 @@ def code_of(store: Store, experiment: Experiment) -> Code:
 
 def list_files(code: Code) -> list[CodeFile]:
     """Return the regular files of the code, by path."""
-    return sorted(_walk(str(code.root), ""))[:MOST_FILES]
+    return sorted(_walk(str(code.root), ""))[:_MOST_FILES]
+
+
+def cut_note(files: Sequence[CodeFile]) -> str | None:
+    """Return a remark if a list of files has not all files of the code."""
+    return f"Only the first {len(files)} files are listed and compared." if len(files) == _MOST_FILES else None
 
 
 def read_file(code: Code, path: str, most: int = MOST_TEXT_BYTES) -> tuple[bytes, int]:
-    """Return the content of a file, at most `most` bytes of it, and its size.
+    """Return the content of a file, at most `most` bytes of it, and its size."""
+    with _opened(code, path) as file:
+        return file.read(most), os.fstat(file.fileno()).st_size
+
+
+def hash_of(code: Code, path: str) -> str:
+    """Return the SHA-256 of a whole file."""
+    with _opened(code, path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _opened(code: Code, path: str) -> Iterator[BufferedReader]:
+    """Open a regular file of the code for reading.
 
     No part of the path may be a link, also if it is replaced meanwhile: every directory is opened by itself.
     """
@@ -78,11 +99,10 @@ def read_file(code: Code, path: str, most: int = MOST_TEXT_BYTES) -> tuple[bytes
         for directory in directories:
             descriptors.append(_open(directory, os.O_DIRECTORY, descriptors[-1], path))
         descriptors.append(_open(name, os.O_NONBLOCK, descriptors[-1], path))
-        status = os.fstat(descriptors[-1])
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(descriptors[-1]).st_mode):
             raise NotFoundException(f"{shown(path)} is not a regular file.")
         with open(descriptors.pop(), "rb") as file:
-            return file.read(most), status.st_size
+            yield file
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -102,29 +122,31 @@ def text_of(code: Code, path: str) -> tuple[str | None, int, str | None]:
 
 
 def compare_code(own: Code, other: Code) -> list[FileDifference]:
-    """Return the files of `own` that differ from those of `other`."""
+    """Return the files of `own` that differ from those of `other`, by their whole content."""
     here = {file.path: file.size for file in list_files(own)}
     there = {file.path: file.size for file in list_files(other)}
     found = []
     for path in sorted(here.keys() | there.keys()):
-        before = _content(other, path) if path in there else None
-        after = _content(own, path) if path in here else None
-        if before != after:
-            status: Literal["added", "removed", "changed"] = (
-                "added" if before is None else "removed" if after is None else "changed"
-            )
-            found.append(FileDifference(path, status, _diff(path, before or "", after or "")))
+        if here.get(path) == there.get(path) and hash_of(own, path) == hash_of(other, path):
+            continue
+        before = _shown(other, path) if path in there else ""
+        after = _shown(own, path) if path in here else ""
+        status: Literal["added", "removed", "changed"] = (
+            "added" if path not in there else "removed" if path not in here else "changed"
+        )
+        without_lines = "Only line ends or the encoding differ." if status == "changed" else "The file is empty."
+        found.append(FileDifference(path, status, _diff(path, before, after) or without_lines))
     return found
 
 
-def _content(code: Code, path: str) -> str:
-    """Return the text of a file, or a note with its size if it is no text."""
+def _shown(code: Code, path: str) -> str:
+    """Return the text of a file, or a note with its size and hash if it is not shown."""
     text, size, note = text_of(code, path)
-    return f"{note} ({size} bytes)\n" if text is None else text
+    return f"{note} ({size} bytes, SHA-256 {hash_of(code, path)})\n" if text is None else text
 
 
 def _diff(path: str, before: str, after: str) -> str:
-    """Return the difference of two texts in the unified format, shortened if it is long."""
+    """Return the difference of two texts in the unified format, shortened if it is long; "" if no line differs."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     chosen = [line for _, line in zip(range(_MOST_DIFF_LINES), lines, strict=False)]
     return "\n".join([*chosen, *(["..."] if len(chosen) == _MOST_DIFF_LINES else [])])

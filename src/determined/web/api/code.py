@@ -66,9 +66,7 @@ def code(request: Request, experiment_id: Id) -> CodeFiles:
         except InvalidExperimentException as error:
             return {"files": [], "note": f"{capitalized(str(error))}."}
     files = code_reading.list_files(found)
-    note = found.note
-    if len(files) == code_reading.MOST_FILES:
-        note = f"{note or ''} Only the first {len(files)} files are listed.".strip()
+    note = " ".join(filter(None, [found.note, code_reading.cut_note(files)])) or None
     return {"files": [{"path": file.path, "bytes": file.size} for file in files], "note": note}
 
 
@@ -90,9 +88,11 @@ def difference(request: Request, experiment_id: Id, other: Id) -> CodeDifference
         except InvalidExperimentException as error:
             return {"files": [], "note": f"{capitalized(str(error))}."}
     found = code_reading.compare_code(own, others)
+    same = None if found else f"The code is that of experiment {other}."
+    cut = next(filter(None, (code_reading.cut_note(code_reading.list_files(one)) for one in (own, others))), None)
     return {
         "files": [{"path": one.path, "status": one.status, "diff": one.diff} for one in found],
-        "note": None if found else f"The code is that of experiment {other}.",
+        "note": " ".join(filter(None, [same, cut])) or None,
     }
 
 

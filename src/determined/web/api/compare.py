@@ -12,7 +12,7 @@ from determined.config.effective import value_text
 from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
-from determined.experiment.code.reading import Code, code_of, list_files, read_file
+from determined.experiment.code.reading import Code, code_of, cut_note, hash_of, list_files
 from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route
@@ -69,13 +69,14 @@ def compare(request: Request, trials: Ids) -> Comparison:
         chosen = [rows[trial_id] for trial_id in wanted]
         configs = {number: _settings(store, number) for number in {row["experiment"] for row in chosen}}
         code, notes = _code(store, [row["experiment"] for row in chosen])
+        compared_code, cut = _compared_code(code, [row["experiment"] for row in chosen])
     return {
         "version": seen,
         "trials": chosen,
         "hparams": _compared([row["hparams"] for row in chosen]),
         "config": _compared([configs[row["experiment"]] for row in chosen]),
-        "code": _compared_code(code, [row["experiment"] for row in chosen]),
-        "notes": notes,
+        "code": compared_code,
+        "notes": [*notes, *cut],
     }
 
 
@@ -110,18 +111,19 @@ def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code],
     return found, notes
 
 
-def _compared_code(found: Mapping[int, Code], experiment_ids: Sequence[int]) -> list[ComparedFile]:
-    """Return the files of the experiments' code, with the variant that each experiment has."""
-    contents = {number: {file.path: file.size for file in list_files(code)} for number, code in found.items()}
+def _compared_code(found: Mapping[int, Code], experiment_ids: Sequence[int]) -> tuple[list[ComparedFile], list[str]]:
+    """Return the files of the experiments' code, with the variant that each experiment has, and what is missing."""
+    files = {number: list_files(code) for number, code in found.items()}
+    paths = {number: {file.path for file in listed} for number, listed in files.items()}
     rows: list[ComparedFile] = []
-    for path in sorted({path for files in contents.values() for path in files}):
-        variants: dict[bytes, str] = {}
+    for path in sorted(set().union(*paths.values())):
+        variants: dict[str, str] = {}
         of_experiment: dict[int, str | None] = {}
         for number, code in found.items():
-            if path in contents[number]:
-                content = read_file(code, path)[0]
+            if path in paths[number]:
+                content = hash_of(code, path)
                 variants.setdefault(content, _LETTERS[len(variants) % len(_LETTERS)])
                 of_experiment[number] = variants[content]
         letters = [of_experiment.get(number) for number in experiment_ids]
         rows.append({"path": path, "variants": letters, "differs": len(set(letters)) > 1})
-    return rows
+    return rows, sorted({note for listed in files.values() if (note := cut_note(listed)) is not None})
