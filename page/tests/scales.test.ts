@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatBytes, formatDuration, formatNumber } from "../src/format.ts";
 import { aboveZero, drawnText, nearest, smoothed, toCsv, toSeries, xRange, yRange, zoomed } from "../src/charts/plot_data.ts";
+import { csv } from "../src/charts/files.ts";
 import { linearTicks, logTicks, robustRange, scale } from "../src/charts/scales.ts";
 import { pieces } from "../src/logs/ansi.ts";
 import type { Curve, Curves } from "../src/types.ts";
@@ -114,9 +115,10 @@ test("what was left out is said", () => {
   assert.equal(drawnText(answer([{ points: 3, drawn: 2, marks: [{ x: 0, kind: "NaN", count: 1 }] }], [])), "3 points, all drawn");
 });
 
-test("a CSV file names NaN, and quotes what a spreadsheet would run", () => {
+test("a CSV file names NaN, and a spreadsheet takes no text in it for a formula", () => {
   const text = toCsv(answer([{ low: [1, null], high: [2, null], marks: [{ x: 10, kind: "NaN", count: 1 }] }], [0, 10]), () => '=cmd,"x"');
-  assert.equal(text, 'batches,"=cmd,""x"" low","=cmd,""x"" high"\n0,1,2\n10,NaN,NaN\n');
+  assert.equal(text, 'batches,"\'=cmd,""x"" low","\'=cmd,""x"" high"\n0,1,2\n10,NaN,NaN\n');
+  assert.equal(csv([["-cmd", "-3", "+1", "@x", "\ty", -0.1, null, "-Infinity", "a b"]]), "'-cmd,-3,+1,'@x,'\ty,-0.1,,-Infinity,a b\n");
 });
 
 test("the nearest of a sorted list", () => {

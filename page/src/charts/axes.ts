@@ -13,6 +13,10 @@ export interface Axis {
   /** The place of a trial on the axis, from 0 to 1; null where it has no value that can be placed. */
   place: (row: TrialRow) => number | null;
   text: (row: TrialRow) => string;
+  /** What a file has of a trial: the value itself, not rounded. */
+  value: (row: TrialRow) => string | number | null;
+  /** The value at a place of an axis of numbers. */
+  at: ((place: number) => number) | null;
   ticks: { place: number; text: string }[];
 }
 
@@ -61,6 +65,7 @@ function numberAxis(name: string, title: string, value: (row: TrialRow) => numbe
       return one === null ? null : axis.place(one);
     },
     text: (row) => formatNumber(value(row)),
+    value, at: axis.value,
     ticks: axis.ticks.map((tick) => ({ place: axis.place(tick) ?? 0, text: formatNumber(tick) })),
   };
 }
@@ -69,7 +74,11 @@ function nameAxis(name: string, rows: readonly TrialRow[]): Axis {
   const text = (row: TrialRow): string => formatValue(raw(row, name));
   const { names, place } = categories(rows.map(text).sort());
   return {
-    name, title: name, kind: "names", steps: Math.max(1, names.length), log: false, text,
+    name, title: name, kind: "names", steps: Math.max(1, names.length), log: false, text, at: null,
+    value: (row) => {
+      const value = raw(row, name);
+      return value === undefined || value === null ? null : typeof value === "number" ? value : text(row);
+    },
     place: (row) => (raw(row, name) === undefined ? null : place(text(row))),
     ticks: names.slice(0, 30).map((one) => ({ place: place(one), text: one })),
   };

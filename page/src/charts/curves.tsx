@@ -86,13 +86,15 @@ export function CurvesChart(props: CurvesProps) {
   const shownX = xRange(view.zoom, drawn.x, drawn.xLog);
   const valid = data.curves.filter((curve) => curve.attempt === null);
   const failed = valid.filter((curve) => curve.failed).length;
+  // A trial that has no points here cannot be highlighted: the others are then drawn as usual.
+  const highlighted = valid.some((curve) => curve.trial === props.highlighted && curve.points > 0) ? props.highlighted! : null;
   return (
     <figure class="chart" aria-label={`Curves of ${title}`}>
       {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
         : <Plot x={drawn.x} series={drawn.series} xRange={shownX} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={drawn.xLog}
-            height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={props.highlighted ?? null}
+            height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={highlighted}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">
         <span>{drawnText(data)}</span>
@@ -101,6 +103,7 @@ export function CurvesChart(props: CurvesProps) {
         {overwritten > 0 && <span>{plural(overwritten, "overwritten point")}, dashed</span>}
         {failed > 0 && <span>{formatCount(failed)} of {plural(valid.length, "trial")} failed, ended by ✕</span>}
         {drawn.cut && <span>what was reported at 0 has no place on the log axis</span>}
+        {props.highlighted != null && highlighted === null && <span>trial {props.highlighted} has no points here</span>}
         {data.note && <span>{data.note}</span>}
         <span class="chart-files">
           {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}

@@ -14,6 +14,19 @@ export function saveText(text: string, name: string, type = "text/csv"): void {
   saveBlob(new Blob([text], { type }), name);
 }
 
+/**
+ * Rows as the text of a CSV file. Numbers are written as they are. A text that a spreadsheet would take for a formula
+ * gets an apostrophe in front: spreadsheets run quoted formulas, too.
+ */
+export function csv(rows: readonly (readonly (string | number | null)[])[]): string {
+  const cell = (value: string | number | null): string => {
+    if (typeof value !== "string") return value === null ? "" : String(value);
+    const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+    return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  };
+  return rows.map((row) => `${row.map(cell).join(",")}\n`).join("");
+}
+
 /** A name for a file that every system accepts. */
 export function fileName(title: string, ending: string): string {
   return `${title.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 80) || "chart"}.${ending}`;

@@ -5,7 +5,7 @@ import type { TrialRow } from "../types.ts";
 import { Link } from "../ui/basics.tsx";
 import type { Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
-import { fileName, savePng, saveText } from "./files.ts";
+import { csv, fileName, savePng, saveText } from "./files.ts";
 import { cssColour, heatColours } from "./palette.tsx";
 
 const PAD = { left: 80, right: 12, top: 8, bottom: 30 };
@@ -46,6 +46,28 @@ export function heatCells(rows: readonly TrialRow[], x: Axis, y: Axis): HeatCell
   return [...cells.values()];
 }
 
+/** What the trials of a cell have in common on an axis: a value, or the numbers between which theirs lie. */
+function extent(axis: Axis, bin: number, cell: HeatCell): [string | number | null, string | number | null] {
+  if (axis.steps !== null || axis.at === null) {
+    const value = axis.value(cell.trials[0]!);
+    return [value, value];
+  }
+  return [axis.at(bin / bins(axis)), axis.at((bin + 1) / bins(axis))];
+}
+
+function extentText(axis: Axis, bin: number, cell: HeatCell): string {
+  const [from, to] = extent(axis, bin, cell);
+  return from === to ? axis.text(cell.trials[0]!) : `${formatNumber(from as number)} to ${formatNumber(to as number)}`;
+}
+
+export function heatCsv(cells: readonly HeatCell[], x: Axis, y: Axis): string {
+  const ends = (axis: Axis): string[] => [`${axis.title} from`, `${axis.title} to`];
+  return csv([
+    [...ends(x), ...ends(y), "best", "trials"],
+    ...cells.map((cell) => [...extent(x, cell.column, cell), ...extent(y, cell.row, cell), cell.best, cell.trials.map((trial) => trial.id).join(" ")]),
+  ]);
+}
+
 export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[]; x: Axis; y: Axis; height?: number }) {
   const [hover, setHover] = useState<{ cell: HeatCell; point: Point } | null>(null);
   const [table, setTable] = useState(false);
@@ -78,7 +100,6 @@ export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[
     context.textAlign = "center";
     for (const tick of x.ticks) context.fillText(shorten(tick.text, 10), PAD.left + at(x, tick.place) * (width - PAD.left - PAD.right), height - PAD.bottom + 14);
   };
-  const csv = (): string => `column,row,best,trials\n${cells.map((cell) => `${cell.column},${cell.row},${cell.best ?? ""},${cell.trials.length}`).join("\n")}\n`;
   return (
     <figure class="chart" aria-label={`Heat map of ${x.title} and ${y.title}`}>
       <div class="plot">
@@ -96,14 +117,14 @@ export function HeatMap({ rows, x, y, height = 320 }: { rows: readonly TrialRow[
         <span>best {known.length ? formatNumber(smaller ? low : high) : "–"}, worst {known.length ? formatNumber(smaller ? high : low) : "–"} of the cells</span>
         <span class="chart-files">
         <button class="plain" onClick={() => canvas.current && savePng(canvas.current, `${y.title} and ${x.title}`)}>PNG</button>
-        <button class="plain" onClick={() => saveText(csv(), fileName(`${x.title}-${y.title}`, "csv"))}>CSV</button>
+        <button class="plain" onClick={() => saveText(heatCsv(cells, x, y), fileName(`${x.title}-${y.title}`, "csv"))}>CSV</button>
         <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
         </span>
       </figcaption>
       {table && (
         <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
           <thead><tr><th>{x.title}</th><th>{y.title}</th><th class="right">Best</th><th>Trials</th></tr></thead>
-          <tbody>{cells.map((cell) => <tr key={`${cell.column},${cell.row}`}><td>{x.text(cell.trials[0]!)}</td><td>{y.text(cell.trials[0]!)}</td><td class="right">{formatNumber(cell.best)}</td><td>{cell.trials.slice(0, 8).map((trial) => <><Link to={`/trials/${trial.id}`}>{trial.id}</Link>{" "}</>)}</td></tr>)}</tbody>
+          <tbody>{cells.map((cell) => <tr key={`${cell.column},${cell.row}`}><td>{extentText(x, cell.column, cell)}</td><td>{extentText(y, cell.row, cell)}</td><td class="right">{formatNumber(cell.best)}</td><td>{cell.trials.slice(0, 8).map((trial) => <><Link to={`/trials/${trial.id}`}>{trial.id}</Link>{" "}</>)}</td></tr>)}</tbody>
         </table></div>
       )}
     </figure>

@@ -1,6 +1,7 @@
 // Parallel coordinates: one axis for each hyperparameter and the metric; brushes filter everything else.
 import { useRef, useState } from "preact/hooks";
 import { formatCount, shorten } from "../format.ts";
+import { isFailed } from "../states.ts";
 import type { TrialRow } from "../types.ts";
 import { brushText, METRIC_AXIS, type Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
@@ -74,7 +75,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
       const place = metric?.place(row) ?? null;
       context.strokeStyle = out ? cssColour("--line") : place === null ? cssColour("--bad") : heat(row.smaller_is_better ? 1 - place : place);
       context.globalAlpha = out ? 0.5 : rows.length > 200 ? 0.55 : 0.85;
-      context.setLineDash(row.state === "ERROR" ? [4, 4] : []);
+      context.setLineDash(isFailed(row.state) ? [4, 4] : []);
       line(row);
     }
     context.setLineDash([]);

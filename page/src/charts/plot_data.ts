@@ -1,4 +1,5 @@
 // From the answer of the server to what is drawn: pure functions, without a canvas.
+import { csv } from "./files.ts";
 import { isNarrow, robustRange, scale } from "./scales.ts";
 import type { Curve, Curves } from "../types.ts";
 
@@ -168,20 +169,14 @@ export function drawnText(answer: Curves): string {
 
 /** The values as rows for a CSV file or a table: one row for each x, one column for each curve's low and high. */
 export function toCsv(answer: Curves, name: (trial: number) => string): string {
-  const cell = (text: string): string => (/[",\n\r]/.test(text) || /^[=+@]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   const heads = [answer.axis, ...answer.curves.flatMap((curve) => [`${curveName(curve, name)} low`, `${curveName(curve, name)} high`])];
-  const lines = [heads.map(cell).join(",")];
   const marks = answer.curves.map((curve) => {
     const at = new Map<number, string>();
     for (const mark of curve.marks) at.set(nearest(answer.x, mark.x), mark.kind);
     return at;
   });
-  answer.x.forEach((x, at) => {
-    const cells = answer.curves.flatMap((curve, index) => {
-      const missing = marks[index]!.get(at) ?? "";
-      return [curve.low[at] ?? missing, curve.high[at] ?? missing];
-    });
-    lines.push([x, ...cells].join(","));
-  });
-  return `${lines.join("\n")}\n`;
+  return csv([heads, ...answer.x.map((x, at) => [x, ...answer.curves.flatMap((curve, index) => {
+    const missing = marks[index]!.get(at) ?? null;
+    return [curve.low[at] ?? missing, curve.high[at] ?? missing];
+  })])]);
 }

@@ -4,14 +4,12 @@ import { useState } from "preact/hooks";
 import type { TrialRow } from "../types.ts";
 import { Link } from "../ui/basics.tsx";
 import type { Axis } from "./axes.ts";
-import { fileName, savePng, saveText } from "./files.ts";
+import { csv, fileName, savePng, saveText } from "./files.ts";
 
 const MOST = 500;
 
-function toCsv(rows: readonly TrialRow[], axes: readonly Axis[]): string {
-  const cell = (text: string): string => (/[",\n\r]/.test(text) || /^[=+@]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
-  const lines = [["trial", "state", ...axes.map((axis) => axis.title)], ...rows.map((row) => [String(row.id), row.state, ...axes.map((axis) => axis.text(row))])];
-  return `${lines.map((line) => line.map(cell).join(",")).join("\n")}\n`;
+export function toCsv(rows: readonly TrialRow[], axes: readonly Axis[]): string {
+  return csv([["trial", "state", ...axes.map((axis) => axis.title)], ...rows.map((row) => [row.id, row.state, ...axes.map((axis) => axis.value(row))])]);
 }
 
 /** The caption of a chart of trials: remarks, its files, and the table behind it. */

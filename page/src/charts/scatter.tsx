@@ -2,6 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { go } from "../address.ts";
 import { shorten } from "../format.ts";
+import { isFailed } from "../states.ts";
 import type { TrialRow } from "../types.ts";
 import type { Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
@@ -27,7 +28,7 @@ export function Scatter({ rows, x, y, height = 220 }: { rows: readonly TrialRow[
       const point = spot(row, width);
       if (!point) continue;
       context.fillStyle = context.strokeStyle = colours[colourIndex(row.id)]!;
-      const odd = y.place(row) === null || row.state === "ERROR";
+      const odd = y.place(row) === null || isFailed(row.state);
       context.lineWidth = hover?.row === row ? 3 : 2;
       context.beginPath();
       if (odd) { // A cross: failed, or its metric is not finite (then at the foot).

@@ -1,14 +1,16 @@
 // One experiment: its head, its tabs.
 import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
-import { go, useAddress } from "../address.ts";
+import { go, setParams, useAddress } from "../address.ts";
 import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
-import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, toNumber } from "../format.ts";
+import { firstLine, formatBytes, formatCount, formatDuration, formatNumber, formatTime, plural, toNumber } from "../format.ts";
 import { LogView } from "../logs/log_view.tsx";
 import { useAnswer } from "../live.ts";
+import { experimentState } from "../states.ts";
 import { duration } from "../table/columns.tsx";
 import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
 import { Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { TrialCounts } from "../ui/counts.tsx";
 import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
 import { CodeTab } from "./experiment/code.tsx";
@@ -59,7 +61,7 @@ function Experiment({ detail }: { detail: ExperimentDetail }) {
         : tab === "config" ? <ConfigTab detail={detail} />
         : tab === "code" ? <CodeTab id={row.id} />
         : tab === "notes" ? <NotesTab detail={detail} />
-        : tab === "checkpoints" ? <CheckpointsTab path={`/api/experiments/${row.id}/checkpoints`} />
+        : tab === "checkpoints" && !kept ? <CheckpointsTab path={`/api/experiments/${row.id}/checkpoints`} />
         : <Shown answer={trials} what="the trials">{(data) => <TrialTabs tab={tab} detail={detail} data={data} />}</Shown>}
     </>
   );
@@ -78,8 +80,15 @@ function TrialTabs({ tab, detail, data }: { tab: string; detail: ExperimentDetai
   const only = useMemo(() => brushed(rows, axes, brushes), [rows, axes, brushes]);
   const shared: Shared = { detail, rows, pending: data.pending_summaries, axes, brushes, only };
   if (tab === "hparams") return <HparamsTab shared={shared} />;
-  if (tab === "search") return <SearchView id={detail.row.id} rows={rows} />;
+  if (tab === "search") return <><Brushed shared={shared} /><SearchView id={detail.row.id} rows={rows} only={only} /></>;
+  if (tab === "checkpoints") return <><Brushed shared={shared} /><CheckpointsTab path={`/api/experiments/${detail.row.id}/checkpoints`} only={only} /></>;
   return <CurvesTab shared={shared} />;
+}
+
+/** Says that brushes leave some trials, where their axes are not shown. */
+function Brushed({ shared: { only, rows } }: { shared: Shared }) {
+  if (!only) return null;
+  return <Notice><span class="row"><span class="grow">Brushes leave {formatCount(only.size)} of {plural(rows.length, "trial")}.</span><button onClick={() => setParams({ brush: null })}>Clear the brushes</button></span></Notice>;
 }
 
 function Head({ detail }: { detail: ExperimentDetail }) {
@@ -95,7 +104,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
       <div class="head">
         <div class="grow">
           <div class="crumbs"><Link to="/runs?view=experiments">Experiments</Link> / {row.id}</div>
-          <div class="title"><h1 class="name">{firstLine(row.name) || `Experiment ${row.id}`}</h1><State state={row.state} pending={row.pending} reason={row.reason} /><Tags tags={row.labels} /></div>
+          <div class="title"><h1 class="name">{firstLine(row.name) || `Experiment ${row.id}`}</h1><State state={experimentState(row)} pending={row.pending} reason={row.reason} /><Tags tags={row.labels} /></div>
           {row.description && <p class="quiet"><Long text={row.description} /></p>}
         </div>
         <div class="row">
@@ -110,7 +119,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
       <section class="panel"><div class="panel-body"><Facts items={[
         ["Best", row.best === null ? "–" : <><span class="big number">{formatNumber(toNumber(row.best))}</span>{row.best_trial !== null && <> <Link to={`/trials/${row.best_trial}`}>trial {row.best_trial}</Link></>}</>],
         ["Metric", row.metric ? `${row.metric} (${row.smaller_is_better ? "smaller" : "larger"} is better)` : "–"],
-        ["Trials", <>{row.trials}, {row.failed ? <Link to={`/failures?experiment=${row.id}`}><span class="badge bad">{row.failed} failed</span></Link> : "none failed"}</>],
+        ["Trials", <span>{row.trials}: <TrialCounts states={row.states} failures={`/failures?experiment=${row.id}`} /></span>],
         ["Progress", <Meter share={row.progress} state={row.state} />],
         ["Duration", formatDuration(duration(row))],
         ["Searcher", row.searcher ?? "–"],

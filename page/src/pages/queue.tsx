@@ -19,7 +19,7 @@ export function QueuePage() {
                 <thead><tr><th class="right">Position</th><th>Experiment</th><th>State</th><th>Progress</th><th class="right">Priority</th><th>Slots</th><th class="right">Most slots</th><th class="right">Trials at once</th><th>Added</th><th>Owner</th><th><span class="hidden-text">Actions</span></th></tr></thead>
                 <tbody>{data.rows.map((row) => (
                   <tr key={row.experiment}>
-                    <td class="right">{row.position}</td><td><Link to={`/experiments/${row.experiment}`}>{row.experiment} <span class="name">{firstLine(row.name)}</span></Link></td><td><State state={row.state} /></td>
+                    <td class="right">{row.position}</td><td><Link to={`/experiments/${row.experiment}`}>{row.experiment} <span class="name">{firstLine(row.name)}</span></Link></td><td><State state={row.state === "ACTIVE" && row.slots.length === 0 ? "QUEUED" : row.state} /></td>
                     <td><Meter share={row.progress} state={row.state} /></td><td class="right">{row.priority}</td><td>{row.slots.length ? row.slots.join(", ") : <span class="quiet">waits</span>}</td>
                     <td class="right">{row.max_slots ?? "–"}</td><td class="right">{row.max_trials ?? "–"}</td><td>{formatAgo(row.added)}</td><td>{row.owner}</td>
                     <td><BulkActions ids={[row.experiment]} noun="experiment" actions={["pause", "cancel", "kill"]} /></td>

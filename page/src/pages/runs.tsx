@@ -5,10 +5,12 @@ import { BulkActions, CopyMenu } from "../actions/actions.tsx";
 import { go, joinNumbers, setParams, splitList, useAddress } from "../address.ts";
 import { formatCount, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
+import { allStates, statesOf } from "../states.ts";
 import { EXPERIMENT_COLUMNS, EXPERIMENT_DEFAULTS, metricOfColumn, TRIAL_DEFAULTS, trialColumns } from "../table/columns.tsx";
 import { DataTable, namesInUse } from "../table/data_table.tsx";
 import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../types.ts";
-import { Empty, Link, Segments, Shown } from "../ui/basics.tsx";
+import { Empty, Segments, Shown } from "../ui/basics.tsx";
+import { TrialCounts } from "../ui/counts.tsx";
 
 const EXPERIMENT_ACTIONS = ["pause", "activate", "cancel", "kill", "label", "unlabel", "archive", "unarchive", "delete"];
 
@@ -78,13 +80,12 @@ export function TrialTable({ rows, columns, pending, unread, defaults, tools, on
   rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; unread: number; defaults: readonly string[];
   tools?: ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
 }) {
-  const count = (shown: readonly TrialRow[]): number => shown.filter((row) => row.state === "ERROR").length;
   return (
     <DataTable label="Trials" noun="trial" rows={rows} columns={columns} defaults={defaults} id={(row) => row.id} address={(row) => `/trials/${row.id}`} only={only ?? null}
       texts={(row) => `${row.id} ${row.experiment_name} ${row.labels.join(" ")} ${row.state}`} example="lr < 1e-3 and state = ERROR and label = x" tools={tools} empty={<NoRuns />}
       onCompare={compareTrials} actions={(ids, chosen) => <TrialActions ids={ids} rows={chosen} />}
       foot={(shown) => <>
-        <span>{count(shown) ? <Link to={experiment ? `/failures?experiment=${experiment}` : "/failures"}>{formatCount(count(shown))} failed</Link> : "none failed"}, {formatCount(shown.length - count(shown))} good</span>
+        <TrialCounts states={statesOf(shown)} failures={experiment ? `/failures?experiment=${experiment}` : "/failures"} />
         {pending > 0 && <span role="status">statistics of {formatCount(pending)} trials are being computed</span>}
         {unread > 0 && pending === 0 && <span title="The statistics of all trials are computed when one is shown.">metrics that only {plural(unread, "older trial")} reported are in Columns once a metric is shown</span>}
       </>} />
@@ -116,7 +117,7 @@ function Experiments() {
       <DataTable label="Experiments" noun="experiment" rows={data.rows} columns={EXPERIMENT_COLUMNS} defaults={EXPERIMENT_DEFAULTS} id={(row) => row.id} address={(row) => `/experiments/${row.id}`}
         texts={(row) => `${row.id} ${row.name} ${row.description} ${row.labels.join(" ")} ${row.state}`} example="searcher = adaptive_asha and failed > 0" tools={<ArchivedSwitch />} empty={<NoRuns />}
         onCompare={compare(data.rows)} actions={(ids) => <BulkActions ids={ids} noun="experiment" actions={EXPERIMENT_ACTIONS} />}
-        foot={(shown) => <span>{formatCount(shown.reduce((sum, row) => sum + row.failed, 0))} of {formatCount(shown.reduce((sum, row) => sum + row.trials, 0))} trials failed</span>} />
+        foot={(shown) => <span>Trials: <TrialCounts states={allStates(shown)} failures="/failures" /></span>} />
     )}</Shown>
   );
 }

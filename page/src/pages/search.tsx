@@ -1,23 +1,27 @@
 // The search: which trial is at which rung, and each decision in words; a slider replays it.
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
 import { fileName, saveText } from "../charts/files.ts";
 import { Rungs } from "../charts/rungs.tsx";
-import { formatNumber, formatTime, plural, shorten } from "../format.ts";
+import { formatCount, formatTime, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
 import { Copy, Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
+import { decisionsCsv, searchCounts, withFailures } from "./search_state.ts";
 
+const MOST = 500;
 const KINDS: Record<string, string> = { promoted: "good", completed: "good", continued: "run", stopped: "warn", paused: "warn", failed: "bad", copied: "run" };
 
-export function SearchView({ id, rows }: { id: number; rows: readonly TrialRow[] }) {
+export function SearchView({ id, rows, only }: { id: number; rows: readonly TrialRow[]; only: ReadonlySet<number> | null }) {
   const answer = useAnswer<Decisions>(`/api/experiments/${id}/decisions`);
-  return <Shown answer={answer} what="the decisions">{(data) => <Search id={id} data={data} rows={rows} />}</Shown>;
+  return <Shown answer={answer} what="the decisions">{(data) => <Search id={id} data={data} rows={rows} only={only} />}</Shown>;
 }
 
-function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonly TrialRow[] }) {
+function Search({ id, data, rows, only }: { id: number; data: Decisions; rows: readonly TrialRow[]; only: ReadonlySet<number> | null }) {
   const { params } = useAddress();
-  const decisions = useMemo(() => withFailures(data, rows), [data, rows]);
+  const [all, setAll] = useState(false);
+  const decisions = useMemo(() => withFailures(data, rows).filter((one) => !only || one.trial === null || only.has(one.trial)), [data, rows, only]);
+  const left = useMemo(() => (only ? rows.filter((row) => only.has(row.id)) : rows), [rows, only]);
   const total = decisions.length;
   const step = Math.min(total, params.has("step") ? Number(params.get("step")) || 0 : total);
   const chosen = Number(params.get("trial")) || null;
@@ -28,15 +32,14 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
   const listed = [...seen].reverse().filter((decision) => chosen === null || decision.trial === chosen);
   const rungs = bracket === null ? [...new Set(data.rungs.flat())].sort((a, b) => a - b) : data.rungs[Number(bracket)] ?? [];
   const at = past[past.length - 1];
-  const count = (action: string): number => past.filter((decision) => decision.action === action).length;
-  const failed = rows.filter((row) => row.state === "ERROR").length;
+  const trials = [...new Set(decisions.map((decision) => decision.trial))].filter((trial) => trial !== null).sort((a, b) => a - b);
   return (
     <>
       {data.problem && <Notice kind="warn" title="The decisions are shown as recorded, without their reasons."><span class="wrap">{data.problem}</span></Notice>}
-      {total === 0 ? <Panel><Empty title="No decisions yet"><p>They appear when the search creates its first trial.</p></Empty></Panel> : (
+      {total === 0 ? <Panel>{only ? <Empty title="No decisions about these trials" /> : <Empty title="No decisions yet"><p>They appear when the search creates its first trial.</p></Empty>}</Panel> : (
         <>
           <Panel title={`Search by ${data.method}`} tools={data.rungs.length > 1 && (
-            <label class="field">Bracket<select value={bracket ?? ""} onChange={(event) => setParams({ bracket: event.currentTarget.value })}><option value="">all</option>{data.rungs.map((lengths, index) => <option key={index} value={String(index)}>{index} ({lengths.join(", ")})</option>)}</select></label>
+            <label class="field">Bracket<select value={bracket ?? ""} onChange={(event) => setParams({ bracket: event.currentTarget.value })}><option value="">all</option>{data.rungs.map((lengths, index) => <option key={index} value={String(index)}>{index + 1} ({lengths.join(", ")})</option>)}</select></label>
           )}>
             <div class="stack">
               <label class="row">Replay
@@ -44,19 +47,19 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                 <span class="number">{step} of {plural(total, "decision")}</span>
                 {step < total && <button onClick={() => setParams({ step: null })}>To the end</button>}
               </label>
-              <Facts items={[at?.time ? ["Now", formatTime(at.time, true)] : null, ["Created", count("created")], ["Promoted", count("promoted")], ["Stopped", count("stopped")], ["Failed", failed]]} />
+              <Facts items={[at?.time ? ["Now", formatTime(at.time, true)] : null, ...searchCounts(past, step === total ? left : null)]} />
               <Rungs decisions={seen} rungs={rungs} unit={data.time_metric} chosen={chosen} onPick={(trial) => setParams({ trial: trial === chosen ? null : String(trial) })} />
             </div>
           </Panel>
           <Panel flush title={chosen === null ? "Decisions, newest first" : `Decisions about trial ${chosen}`} tools={<>
-            {chosen !== null && <button onClick={() => setParams({ trial: null })}>All trials</button>}
+            <label class="field">Trial<select value={chosen ?? ""} onChange={(event) => setParams({ trial: event.currentTarget.value })}><option value="">all</option>{trials.map((trial) => <option key={trial} value={trial}>{trial}</option>)}</select></label>
             {chosen !== null && <Link class="button" to={`/experiments/${id}?trial=${chosen}`}>Its curve</Link>}
-            <Copy text={`det experiment decisions ${id}`} label="Copy as det" />
-            <button onClick={() => saveText(toCsv(decisions), fileName(`decisions-${id}`, "csv"))}>CSV</button>
+            <Copy text={`det experiment decisions ${id}${chosen === null ? "" : ` --trial ${chosen}`}`} label="Copy as det" />
+            <button onClick={() => saveText(decisionsCsv(decisions), fileName(`decisions-${id}`, "csv"))}>CSV</button>
           </>}>
             <ol class="decisions" tabIndex={0} aria-label="Decisions">
-              {listed.slice(0, 500).map((decision) => (
-                <li key={decision.sequence}>
+              {listed.slice(0, all ? listed.length : MOST).map((decision, index) => (
+                <li key={listed.length - index}>
                   <span class="quiet number">{decision.sequence}</span>
                   <span class={`badge ${KINDS[decision.action] ?? ""}`}>{decision.action}</span>
                   {decision.trial !== null && <Link to={`/trials/${decision.trial}`}>trial {decision.trial}</Link>}
@@ -65,24 +68,10 @@ function Search({ id, data, rows }: { id: number; data: Decisions; rows: readonl
                 </li>
               ))}
             </ol>
+            {listed.length > MOST && !all && <div class="table-foot row"><span>The newest {formatCount(MOST)} of {plural(listed.length, "decision")}.</span><button onClick={() => setAll(true)}>Show all</button></div>}
           </Panel>
         </>
       )}
     </>
   );
-}
-
-/** The searcher does not learn how far a failed trial came, nor why it failed: its row says both. */
-function withFailures(data: Decisions, rows: readonly TrialRow[]): Decision[] {
-  const named = new Map(rows.map((row) => [row.id, row]));
-  return data.decisions.map((decision) => {
-    const row = decision.trial === null ? undefined : named.get(decision.trial);
-    if (decision.action !== "failed" || decision.batches !== null || !row || data.time_metric !== "batches") return decision;
-    return { ...decision, batches: row.batches, text: `batch ${formatNumber(row.batches)}: ${decision.text}${row.reason ? `: ${shorten(row.reason, 200)}` : ""}` };
-  });
-}
-
-function toCsv(decisions: readonly Decision[]): string {
-  const lines = decisions.map((one) => [one.sequence, one.trial ?? "", one.rung ?? "", one.batches ?? "", typeof one.metric === "number" ? formatNumber(one.metric) : one.metric ?? "", one.action, `"${one.text.replace(/"/g, '""')}"`].join(","));
-  return `sequence,trial,rung,batches,metric,action,text\n${lines.join("\n")}\n`;
 }

@@ -6,6 +6,7 @@ import { Swatch } from "../charts/palette.tsx";
 import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, formatValue, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { LogView } from "../logs/log_view.tsx";
+import { isFailed } from "../states.ts";
 import { duration } from "../table/columns.tsx";
 import type { TrialDetail } from "../types.ts";
 import { Copy, Empty, Facts, Link, Meter, Notice, Panel, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
@@ -64,7 +65,7 @@ function Head({ detail }: { detail: TrialDetail }) {
           <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: alone(detail) } }} />
         </div>
       </div>
-      {(detail.reason ?? row.reason) && <Notice kind={row.state === "ERROR" ? "bad" : ""} title={row.state === "ERROR" ? "The trial failed." : "Why it ended"}><pre><Long text={detail.reason ?? row.reason ?? ""} most={2000} /></pre></Notice>}
+      {(detail.reason ?? row.reason) && <Notice kind={isFailed(row.state) ? "bad" : ""} title={isFailed(row.state) ? "The trial failed." : "Why it ended"}><pre><Long text={detail.reason ?? row.reason ?? ""} most={2000} /></pre></Notice>}
       <section class="panel"><div class="panel-body"><Facts items={[
         ["Best", <span class="big number">{formatNumber(toNumber(row.best))}</span>],
         ["Latest", formatNumber(toNumber(row.latest))],

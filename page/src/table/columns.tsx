@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { Swatch } from "../charts/palette.tsx";
 import { firstLine, formatAgo, formatBytes, formatCount, formatDuration, formatNumber, formatTime, formatValue, toNumber } from "../format.ts";
+import { experimentState } from "../states.ts";
 import type { ExperimentRow, TrialRow } from "../types.ts";
 import { Link, Meter, State, Tags } from "../ui/basics.tsx";
 import type { Cell } from "./filter.ts";
@@ -72,7 +73,7 @@ export const TRIAL_DEFAULTS = ["id", "name", "state", "best", "progress", "durat
 export const EXPERIMENT_COLUMNS: Column<ExperimentRow>[] = [
   { name: "id", title: "ID", group: "Experiment", width: 70, value: (row) => row.id, show: (row) => <Link to={`/experiments/${row.id}`}>{row.id}</Link> },
   { name: "name", title: "Name", group: "Experiment", width: 250, value: (row) => row.name, show: (row) => <Link to={`/experiments/${row.id}`}><span class="name">{firstLine(row.name)}</span></Link> },
-  { name: "state", title: "State", group: "Experiment", width: 132, value: (row) => row.state, show: (row) => <State state={row.state} pending={row.pending} reason={row.reason} /> },
+  { name: "state", title: "State", group: "Experiment", width: 132, value: experimentState, show: (row) => <State state={experimentState(row)} pending={row.pending} reason={row.reason} /> },
   { name: "searcher", title: "Searcher", group: "Experiment", width: 130, value: (row) => row.searcher },
   { name: "trials", title: "Trials", group: "Experiment", width: 76, right: true, value: (row) => row.trials, show: (row) => formatCount(row.trials) },
   { name: "failed", title: "Failed", group: "Experiment", width: 76, right: true, value: (row) => row.failed, show: (row) => (row.failed ? <Link to={`/failures?experiment=${row.id}`}><span class="badge bad">{row.failed}</span></Link> : <span class="quiet">0</span>) },

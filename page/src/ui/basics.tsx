@@ -8,7 +8,7 @@ import type { Answer } from "../live.ts";
 
 const KINDS: Record<string, string> = {
   COMPLETED: "good", STOPPED_EARLY: "good", RUNNING: "run", ACTIVE: "run", STOPPING: "run", QUEUED: "idle", PAUSED: "warn",
-  CANCELED: "idle", INVALID_HP: "warn", ERROR: "bad", FAILED: "bad", LOST: "bad", DELETE_FAILED: "bad", DELETED: "idle",
+  CANCELED: "idle", INVALID_HP: "bad", ERROR: "bad", FAILED: "bad", LOST: "bad", DELETE_FAILED: "bad", DELETED: "idle",
 };
 const SIGNS: Record<string, string> = { good: "✓", bad: "✕", run: "▸", warn: "‖", idle: "○" };
 

@@ -9,12 +9,14 @@ import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../
 
 const MOST = 100;
 
-export function CheckpointsTab({ path }: { path: string }) {
+/** The checkpoints of a path; of trials outside of `only` none. */
+export function CheckpointsTab({ path, only = null }: { path: string; only?: ReadonlySet<number> | null }) {
   const answer = useAnswer<CheckpointRows>(path);
   const [all, setAll] = useState(false);
   return (
-    <Shown answer={answer} what="the checkpoints">{({ rows }) => (
-      <Panel flush title={title(rows)}>
+    <Shown answer={answer} what="the checkpoints">{(data) => {
+      const rows = only ? data.rows.filter((row) => only.has(row.trial)) : data.rows;
+      return <Panel flush title={title(rows)}>
         {rows.length === 0 ? <Empty title="No checkpoints yet"><p>A trial saves one at the end of its training, and wherever its configuration says.</p></Empty> : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
             <thead><tr><th>Checkpoint</th><th>Trial</th><th class="right">Batches</th><th class="right">Metric</th><th>State</th><th class="right">Size</th><th>Created</th><th>Used by</th><th><span class="hidden-text">Actions</span></th></tr></thead>
@@ -22,8 +24,8 @@ export function CheckpointsTab({ path }: { path: string }) {
           </table></div>
         )}
         {rows.length > MOST && !all && <div class="table-foot"><button onClick={() => setAll(true)}>Show all {rows.length}</button></div>}
-      </Panel>
-    )}</Shown>
+      </Panel>;
+    }}</Shown>
   );
 }
 
@@ -72,7 +74,9 @@ function Row({ row }: { row: CheckpointRow }) {
 /** What was compared, and the result: without stored hashes, as of programs of the Core API, only names and sizes are known. */
 function Outcome({ verified }: { verified: Verified | ApiError }) {
   if (verified instanceof ApiError) return <ErrorNotice error={verified} />;
-  if (!verified.ok) return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}</Notice>;
+  const problems = verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>);
+  if (!verified.found) return <Notice kind="warn" role="alert" title="Not found on this machine.">{problems}Its files may be on the machine that trained it, or were removed.</Notice>;
+  if (!verified.ok) return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{problems}</Notice>;
   const files = `${plural(verified.files, "file")}, ${formatBytes(verified.bytes)}`;
   if (verified.hashed) return <Notice kind="good" role="status" title="Undamaged">{files}: read, and equal to the hashes that were stored with the checkpoint.</Notice>;
   return <Notice kind="warn" role="status" title="Complete; the contents were not compared">{files}: all names and sizes are as recorded. Checkpoints that a program saves with the Core API have no hashes.</Notice>;

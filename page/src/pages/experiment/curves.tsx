@@ -24,6 +24,14 @@ export function byMetric(rows: readonly TrialRow[]): TrialRow[] {
   return [...rows].sort((a, b) => value(a) - value(b) || a.id - b.id);
 }
 
+/** The trials whose curves are drawn: the selected ones, or the best; the highlighted one in any case. */
+export function drawnTrials(rows: readonly TrialRow[], only: ReadonlySet<number> | null, selected: readonly number[], most: number, highlighted: number | null): number[] {
+  const left = byMetric(rows.filter((row) => !only || only.has(row.id)));
+  const shown = new Set((selected.length ? left.filter((row) => selected.includes(row.id)) : left.slice(0, most)).map((row) => row.id));
+  if (highlighted !== null && rows.some((row) => row.id === highlighted)) shown.add(highlighted);
+  return [...shown].sort((a, b) => a - b);
+}
+
 export function chosenMetric(wanted: string | null, keys: readonly { key: string; numeric: boolean }[], searcher: string | null): string {
   const numeric = keys.filter((one) => one.numeric).map((one) => one.key);
   if (wanted && (numeric.includes(wanted) || numeric.length === 0)) return wanted;
@@ -47,11 +55,8 @@ export function CurvesTab({ shared }: { shared: Shared }) {
   const most = Number(params.get("top") ?? "100") || 100;
   const selected = splitNumbers(params.get("sel") ?? "");
   const named = useMemo(() => new Map(rows.map((row) => [row.id, row])), [rows]);
-  const drawn = useMemo(() => {
-    const left = byMetric(rows.filter((row) => !only || only.has(row.id)));
-    const shown = selected.length ? left.filter((row) => selected.includes(row.id)) : left.slice(0, most);
-    return shown.map((row) => row.id).sort((a, b) => a - b);
-  }, [rows, only, most, params.get("sel")]);
+  const highlighted = Number(params.get("trial")) || null;
+  const [drawn, chosen] = useMemo(() => [drawnTrials(rows, only, selected, most, highlighted), drawnTrials(rows, only, selected, most, null).length], [rows, only, most, params.get("sel"), highlighted]);
   const metric = chosenMetric(params.get("metric"), keys, detail.row.metric);
   const all = only?.size ?? rows.length;
   return (
@@ -63,8 +68,9 @@ export function CurvesTab({ shared }: { shared: Shared }) {
           ? <Empty title="Nothing has been reported yet"><p>Curves appear with the first metric of a trial.</p></Empty>
           : <div class="stack">
               <CurveTools view={view} metrics={keys.filter((one) => one.numeric).map((one) => one.key)} metric={metric} />
-              {drawn.length < all && <p class="quiet">{selected.length ? "The selected" : "The best"} {formatCount(drawn.length)} of {formatCount(all)} trials.</p>}
-              <CurvesChart trials={drawn} metric={metric} view={view} onZoom={zoomTo} name={(id) => trialName(named.get(id), id)} highlighted={Number(params.get("trial")) || null} />
+              {chosen < all && <p class="quiet">{selected.length ? "The selected" : "The best"} {formatCount(chosen)} of {formatCount(all)} trials.</p>}
+              {highlighted !== null && named.has(highlighted) && <p class="row"><span>Trial {highlighted} is highlighted.</span><button onClick={() => setParams({ trial: null })}>Show all alike</button></p>}
+              <CurvesChart trials={drawn} metric={metric} view={view} onZoom={zoomTo} name={(id) => trialName(named.get(id), id)} highlighted={highlighted} />
             </div>}
         </Shown>
       </Panel>
