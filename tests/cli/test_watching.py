@@ -94,6 +94,16 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
     ]
 
 
+def test_lines_say_on_which_nodes_of_a_cluster_trials_start() -> None:
+    written: list[str] = []
+    LineView(written.append, new=True)(view(trial(0, nodes=("a", "a", "b")), trial(1, nodes=("b",)), trial(2)))
+    assert [line.partition("] ")[2] for line in written] == [
+        "trial 10 started on a (ranks 0 to 1), b (rank 2): lr=0",
+        "trial 11 started on b: lr=0.1",
+        "trial 12 started: lr=0.2",
+    ]
+
+
 def test_short_trials_start_and_end_in_the_order_in_which_they_did() -> None:
     """Several trials can start and end between two views: each line has the time of its event."""
     written: list[str] = []
@@ -167,6 +177,24 @@ def test_the_picture_in_plain_words(columns: int) -> None:
     assert "batch=64" not in text
     assert all(len(line) <= columns for line in lines)
     assert lines[-1] == ""  # the cursor waits here
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_picture_shows_the_nodes_of_a_cluster(columns: int) -> None:
+    trials = (trial(0, nodes=("a", "b")), trial(1, nodes=("b" + WEIRD,)), trial(2, "QUEUED"))
+    lines = drawn(view(*trials), width=columns)
+    (both,) = [line for line in lines if "a (rank 0), b (rank 1)"[: columns // 8] in line]
+    assert both.split()[:2] == ["10", "RUNNING"]
+    assert not set("".join(lines)) & {"\x1b", "\x07", "\u202e"}
+    assert all(len(line) <= columns for line in lines)
+    assert sum("Nodes" in line for line in lines) == 1
+    many = trial(0, nodes=tuple(f"node-{number}" for number in range(30)))
+    lines = drawn(view(many), width=columns)
+    (row,) = [line for line in lines if "RUNNING" in line]
+    assert "node-0 (ra" in row
+    assert all(len(line) <= columns for line in lines)
+    assert "lr=0" in row
+    assert "Nodes" not in "".join(drawn(view(trial(0)), width=columns))
 
 
 def test_the_picture_counts_what_is_being_saved() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from determined.engines.base import Event, Exited
-from tests.experiment.inside import Outcome, opened, run
+from determined.experiment.runner.run import run_experiment
+from determined.experiment.runner.view import View
+from determined.store.open import checked_place
+from tests.experiment.inside import Outcome, create, opened, run
 from tests.experiment.nodes import Nodes
 
 # Brings down its node until it has saved often enough.
@@ -25,6 +29,9 @@ with core.init() as context:
     if info.latest_checkpoint is not None:
         with context.checkpoint.restore_path(info.latest_checkpoint) as path:
             step = int((path / "step").read_text())
+    if how == "watched":
+        with open("seen", "rb", buffering=0) as pipe:
+            pipe.read(1)
     if how in ("saves", "once"):
         with context.checkpoint.store_path({"steps_completed": step + 1}) as (path, _):
             (path / "step").write_text(str(step + 1))
@@ -81,6 +88,24 @@ def test_a_trial_that_no_node_can_start_ends(model: Path) -> None:
     (trial,) = searched(model, "reports", ["a"], full=("a",)).trials
     assert (trial.state, trial.runs, trial.restarts) == ("ERROR", 11, 0), trial.reason
     assert trial.reason == "its processes could not be started on a, see its log; tried 11 times"
+
+
+def test_a_view_says_where_a_trial_runs(model: Path) -> None:
+    seen: list[tuple[str, tuple[str, ...]]] = []
+
+    def observe(view: View) -> None:
+        seen.extend((trial.state, trial.nodes) for trial in view.trials)
+        if seen[-1][0] == "RUNNING":
+            os.write(pipe, b"!")
+
+    with Nodes(model, ["first"]) as engine:
+        experiment = create(engine, model, {**CONFIG, "hyperparameters": {"how": "watched"}})
+        os.mkfifo(model / "seen")
+        pipe = os.open(model / "seen", os.O_RDWR)
+        run_experiment(checked_place(), experiment, engine=engine, observer=observe)
+        os.close(pipe)
+    assert {nodes for state, nodes in seen if state == "RUNNING"} == {("first",)}
+    assert seen[-1] == ("COMPLETED", ())
 
 
 class Leaving(Nodes):

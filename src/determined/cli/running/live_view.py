@@ -22,6 +22,7 @@ from determined.cli.running.text_view import WITH_PROCESSES, hparams_text
 from determined.config.metric_values import is_finite
 from determined.plural import counted
 from determined.ranking import ranked
+from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:
     from determined.experiment.runner.view import RungView, TrialView, View
@@ -171,6 +172,9 @@ def _trials(view: View, rows: int) -> Table:
     for name in ("Trial", "State", *rung, "Batches", visible(view.metric_name), "Best", "Curve"):
         right = name not in ("State", "Curve")
         table.add_column(Text(name), justify="right" if right else "left", header_style="bold", no_wrap=True)
+    has_nodes = any(trial.nodes for trial in view.trials)  # otherwise all trials run on this machine
+    if has_nodes:
+        table.add_column("Nodes", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("Hyperparameters", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
     shown = _trials_to_show(view, rows)
     for trial in shown:
@@ -182,6 +186,7 @@ def _trials(view: View, rows: int) -> Table:
             "" if trial.metric is None else number(trial.metric),
             "" if trial.best is None else number(trial.best),
             sparkline(trial.values),
+            *([Text(visible(nodes_text(list(trial.nodes))))] if has_nodes else []),
             Text(visible(hparams_text(trial.hparams, view.searched)), style="dim"),
         )
     return table

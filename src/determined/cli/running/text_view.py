@@ -18,6 +18,7 @@ from determined.cli.display.times import duration
 from determined.config.effective import differences
 from determined.config.flattening import flat
 from determined.plural import counted
+from determined.store.experiment_records import nodes_text
 from determined.store.ranking import best_checkpoints, best_trials
 from determined.store.states import TRIAL_ENDED
 
@@ -80,7 +81,8 @@ def _events(before: TrialView | None, trial: TrialView, view: View) -> list[tupl
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "resumed" if before and (was == "PAUSED" or before.steps) else "started"
         hparams = hparams_text(trial.hparams, view.searched)
-        events.append((started, f"trial {trial.id} {verb}" + (f": {hparams}" if hparams else "")))
+        where = f" on {nodes_text(list(trial.nodes))}" if trial.nodes else ""
+        events.append((started, f"trial {trial.id} {verb}{where}" + (f": {hparams}" if hparams else "")))
     if trial.rung > (before.rung if before else 0) and trial.state in WITH_PROCESSES:
         events.append((view.seconds, f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}"))
     if trial.state not in (was, "QUEUED", *WITH_PROCESSES):

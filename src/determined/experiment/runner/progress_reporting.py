@@ -136,6 +136,7 @@ class ProgressReporter:
             started_at=self._since_start(trial.started_at),
             state_since=self._since_start(trial.state_since),
             values=tuple(observed.values),
+            nodes=() if trial.process is None else trial.process.nodes,
         )
 
     def _since_start(self, moment: float | None) -> float | None:

@@ -27,6 +27,7 @@ class TrialView:
     started_at: float | None = None  # when this runner started it last, in seconds as `View.seconds`
     state_since: float | None = None  # when this runner changed its state to the present one
     values: tuple[float, ...] = ()  # newest values of the searcher metric, the latest last
+    nodes: tuple[str, ...] = ()  # node of each rank of its processes; empty on a single machine
 
 
 @dataclass(frozen=True)
