@@ -127,7 +127,7 @@ class _Simulation:
                 node = max(self._free, key=self._free.__getitem__)
                 self._free[node] -= 1
                 self._groups[number] = node
-                self._send({"granted": number, "shares": [[node, 1, []]]})
+                self._send({"granted": number, "shares": [[node, 1, [], 1]]})
         elif "start" in message:
             self._start(message["start"], message["parts"][0]["node"])
         elif "answers" in message:

@@ -53,6 +53,20 @@ def test_a_closed_engine(cluster: RayCluster, tmp_path: Path) -> None:
     wait_until(lambda: not sleepers(node), "a process of the job lives on")
 
 
+def test_a_signal_to_all_processes_leaves_the_bridge_to_its_runner(cluster: RayCluster, tmp_path: Path) -> None:
+    """As from a service manager: the runner lets its trials save, which takes the bridge."""
+    with opened(cluster, tmp_path) as engine:
+        node = started(engine, tmp_path, cluster)
+        (bridge,) = [one for one in psutil.Process().children() if "ray.bridge" in " ".join(one.cmdline())]
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            bridge.send_signal(number)
+        bench = Bench(engine, tmp_path)
+        engine.announce_demand(2)
+        wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+        assert bench.finish(bench.start("true")).exited.code == 0
+        assert len(sleepers(node)) == 2
+
+
 def test_a_killed_bridge(cluster: RayCluster, tmp_path: Path) -> None:
     """As when the runner is killed: the kernel kills its bridge, and Ray ends the actors."""
     with opened(cluster, tmp_path) as engine:

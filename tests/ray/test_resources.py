@@ -68,6 +68,33 @@ def test_jobs_get_the_gpus_that_ray_gave(closed: RayCluster, tmp_path: Path) -> 
             seen += engine.events(1.0)
 
 
+def test_a_node_with_gpus_that_lacks_the_library_is_refused(closed: RayCluster, tmp_path: Path) -> None:
+    package = tmp_path / "empty" / "determined"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    node = closed.add_node("127.0.0.3", gpus=1, variables={"PYTHONPATH": str(package.parent)})
+    try:
+        with opened(closed, tmp_path) as engine:
+            assert engine.slots == 3
+
+            def settled() -> bool:
+                engine.announce_demand(3)
+                return engine.events(0.05) == [] and engine.slots == 2 and engine.free_slots() == 2
+
+            wait_until(settled)
+            assert "determined-pytorch is not installed on this node" in str(engine.reason_not_to_fit(3))
+    finally:
+        node.clean_up()
+
+
+def test_two_runners_of_one_experiment_have_their_own_groups(cluster: RayCluster, tmp_path: Path) -> None:
+    """As after a takeover from a runner that is suspended: its groups still exist."""
+    with opened(cluster, tmp_path) as first:
+        wait_for_slots(first, 1)
+        with opened(cluster, tmp_path) as second:
+            wait_for_slots(second, 2)
+
+
 def test_other_programs_are_respected_and_pending_trials_are_demand(cluster: RayCluster, tmp_path: Path) -> None:
     with opened(cluster, tmp_path) as engine:
         assert engine.slots == 6
@@ -136,6 +163,17 @@ def test_nothing_of_ours_listens_on_the_network(cluster: RayCluster, tmp_path: P
             assert [one for one in process.net_connections("inet") if one.status == psutil.CONN_LISTEN] == []
         engine.kill(key)
         bench.finish(key)
+
+
+def test_an_address_of_the_client_in_the_environment(
+    cluster: RayCluster, make_search: MakeSearch, tmp_path: Path
+) -> None:
+    search = make_search(ONE_TRIAL, cluster)
+    experiment = search.create()
+    search.environment |= {"RAY_ADDRESS": "ray://127.0.0.2:10001", "DET_ENGINE": "ray"}
+    done = search.det("cluster", check=False)
+    assert "RAY_ADDRESS is ray://127.0.0.2:10001: only HOST:PORT" in done.stderr
+    assert experiment
 
 
 def test_ray_is_loaded_by_the_bridge_alone() -> None:

@@ -80,10 +80,9 @@ def _node(node: dict[str, Any], kind: str, running: list[Trial]) -> dict[str, An
 
 def _pending(group: dict[str, Any], ids: dict[str, int]) -> dict[str, Any]:
     """Return a group of slots that Ray has not granted, with the experiment that waits for it."""
-    from determined.engines.ray.placement import reason_for_waiting
+    from determined.engines.ray.placement import experiment_of, reason_for_waiting
 
-    # The name is made by the bridge: `determined-<key>-<number>`.
-    key = group["name"].removeprefix("determined-").rpartition("-")[0]
+    key = experiment_of(group["name"])
     return {"experiment": ids.get(key), "slots": len(group["slots"]), "reason": reason_for_waiting(group["reason"])}
 
 

@@ -2,7 +2,7 @@
 
 with FakeBridge(tmp_path) as fake:
     engine = fake.engine()                       # nodes a and b, two slots each
-    fake.say({"granted": 1, "shares": [["a", 1, []]]})
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
     assert fake.heard("start")["parts"][0]["node"] == "a"
 """
 
@@ -77,7 +77,7 @@ class FakeBridge:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
         experiment = Experiment("experiment", "tests:Setup", {}, Path("code.tar"))
         self._engine = RayEngine("head:1", slots_per_job, experiment, bridge=lambda: self._start(first))
-        assert self._receive()["connect"] == "head:1"
+        assert self.next()["connect"] == "head:1"
         return self._engine
 
     def _start(self, first: dict[str, Any]) -> BridgeProcess:
@@ -101,18 +101,19 @@ class FakeBridge:
 
     def heard(self, kind: str) -> dict[str, Any]:
         """The next message of the engine of this kind; others are skipped."""
-        while kind not in (message := self._receive()):
+        while kind not in (message := self.next()):
             pass
         return message
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def _receive(self) -> dict[str, Any]:
+    def next(self) -> dict[str, Any]:
+        """The next message of the engine."""
         assert self._connection is not None
         received = messages.receive(self._connection)
         assert received is not None, "the engine has closed the connection"
         return received.message
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def collected(engine: RayEngine, count: int) -> list[Event]:

@@ -12,6 +12,7 @@ import pytest
 from determined.engines.base import Exited, Job, Line, WakeupRequested
 from determined.engines.command import Shell
 from determined.engines.ray import jobs
+from determined.engines.ray.bridge_process import BridgeProcess
 from determined.engines.ray.engine import Experiment, RayEngine
 from determined.errors import EngineError, MissingExtraError
 from tests.engines.ray.fake_bridge import CLUSTER, NODES, FakeBridge, collected, settle
@@ -38,7 +39,7 @@ def engine(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
 
 def grant(fake: FakeBridge, engine: RayEngine, number: int) -> None:
     """Grant a group over both nodes, and let them be ready."""
-    fake.say({"granted": number, "shares": [["a", 1, []], ["b", 1, []]]})
+    fake.say({"granted": number, "shares": [["a", 1, [], 1], ["b", 1, [], 1]]})
     fake.events_of("a", READY)
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
@@ -56,7 +57,7 @@ def test_a_job_gets_a_part_on_each_node_of_its_group(fake: FakeBridge, engine: R
     assert engine.start(job()) == [0, 1]
     message = fake.heard("start")
     assert message["start"]["environment"]["A"] == "1"
-    both = {"addresses": ["10.0.0.1", "10.0.0.2"], "slots": [1, 1], "gpus": []}
+    both = {"actor": 1, "addresses": ["10.0.0.1", "10.0.0.2"], "slots": [1, 1], "gpus": []}
     assert message["parts"] == [{"node": "a", "rank": 0, **both}, {"node": "b", "rank": 1, **both}]
     assert engine.where("1.1.1") == ["first", "second"]
     assert engine.free_slots() == 0
@@ -100,14 +101,16 @@ def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -
     engine.start(job())
     fake.say({"lost": "b", "reason": "the power went"})
     settle(engine)
-    # Ray would keep the group, and move it to another node.
-    assert fake.heard("request") == {"request": [], "return": [1], "exclude": []}
     # The part on the other node waits for ranks that have gone: it is killed at once, and the job ends with it.
-    assert fake.heard("tell") == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
+    assert "start" in fake.next()
+    assert fake.next() == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
     fake.events_of("a", exited(137, "SIGKILL"))
     (event,) = collected(engine, 1)
     assert isinstance(event, Exited)
     assert (event.lost, event.lost_node) == (True, "second (the power went)")
+    # Not before that part has ended, because Ray would give its slot to another program. Ray would keep the group, and
+    # move it to another node.
+    assert fake.next() == {"request": [], "return": [1], "exclude": []}
     assert engine.free_slots() == 0
     fake.say({**CLUSTER, "cluster": NODES[:1]})
     settle(engine)
@@ -155,7 +158,7 @@ def test_a_node_whose_actor_never_starts_is_refused(fake: FakeBridge, monkeypatc
     engine.announce_demand(1)
     fake.heard("request")
     for number in (1, 2, 3):
-        fake.say({"granted": number, "shares": [["b", 1, []]]}, {"lost": "b", "reason": "no module determined"})
+        fake.say({"granted": number, "shares": [["b", 1, [], 1]]}, {"lost": "b", "reason": "no module determined"})
         settle(engine)
         engine.announce_demand(1)
     assert fake.heard("refused") == {"refused": {"b": "its actor could not be started: no module determined"}}
@@ -166,7 +169,7 @@ def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest
     engine = fake.engine(monkeypatch)
     engine.announce_demand(2)
     fake.heard("request")
-    fake.say({"granted": 1, "shares": [["a", 1, []]]}, {"granted": 2, "shares": [["b", 1, []]]})
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
     fake.events_of("a", ["refused", "torch 1.0 instead of 2.0"])
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
@@ -178,10 +181,42 @@ def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest
     assert "second: 2" in str(engine.reason_not_to_fit(3))
 
 
+def test_a_refused_node_keeps_the_slots_of_a_running_job(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(2)
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["a", 1, [], 1]]})
+    fake.events_of("a", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
+    engine.start(job(slots=1))
+    fake.heard("start")
+    fake.events_of("a", ["refused", "its disk is full"])
+    assert isinstance(collected(engine, 1)[0], Line)
+    assert fake.heard("request") == {"request": [], "return": [2], "exclude": []}
+    # The running job is one of the two that are wanted.
+    engine.announce_demand(2)
+    assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
+    fake.events_of("a", exited(0))
+    assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 1.0)]
+    assert fake.next() == {"request": [], "return": [1], "exclude": []}
+    assert engine.free_slots() == 0
+
+
+def test_a_group_that_failed_is_requested_elsewhere(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    engine.announce_demand(1)
+    for number in (1, 2, 3):
+        assert fake.heard("request") == {"request": [number], "return": [], "exclude": []}
+        fake.say({"failed group": number}, {"lost": "b", "reason": "determined-pytorch is not installed"})
+        settle(engine)
+        engine.announce_demand(1)
+    assert fake.heard("refused")["refused"].keys() == {"b"}
+    assert fake.heard("request") == {"request": [4], "return": [], "exclude": ["b"]}
+
+
 def test_trials_say_which_nodes_are_not_used(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.say({"granted": 1, "shares": [["b", 1, []]]})
+    fake.say({"granted": 1, "shares": [["b", 1, [], 1]]})
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
@@ -218,14 +253,14 @@ def test_groups_that_cannot_be_used_are_returned(fake: FakeBridge, monkeypatch: 
     engine.announce_demand(0)
     assert fake.heard("request")["return"] == [1]
     # Granted before the return arrived there.
-    fake.say({"granted": 1, "shares": [["a", 1, []]]})
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
     settle(engine)
     assert fake.heard("request")["return"] == [1]
     fake.events_of("a", ["refused", "too old"])
     settle(engine)
     engine.announce_demand(1)
     assert fake.heard("request") == {"request": [2], "return": [], "exclude": ["a"]}
-    fake.say({"granted": 2, "shares": [["a", 1, []]]})
+    fake.say({"granted": 2, "shares": [["a", 1, [], 1]]})
     settle(engine)
     assert fake.heard("request")["return"] == [2]
     assert engine.free_slots() == 0
@@ -245,7 +280,7 @@ def test_the_word_for_a_taken_port_on_one_node_is_the_trials_own(
 ) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.say({"granted": 1, "shares": [["a", 1, []]]})
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
@@ -331,7 +366,7 @@ def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytes
     engine.announce_demand(3)
     assert fake.heard("request")["request"] == [1, 2, 3]
     assert [engine.wants_more_slots] == [True]
-    fake.say({"granted": 2, "shares": [["a", 1, ["7"]]]})
+    fake.say({"granted": 2, "shares": [["a", 1, ["7"], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
@@ -339,7 +374,7 @@ def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytes
     engine.announce_demand(1)
     assert fake.heard("request") == {"request": [], "return": [1, 3], "exclude": []}
     assert not engine.wants_more_slots
-    fake.say({"granted": 3, "shares": [["b", 1, []]]})  # was under way
+    fake.say({"granted": 3, "shares": [["b", 1, [], 1]]})  # was under way
     settle(engine)
     assert engine.free_slots() == 0
 
@@ -356,6 +391,30 @@ def test_nodes_come_and_go(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) ->
     fake.say({**CLUSTER, "can_grow": True})
     settle(engine)
     assert engine.reason_not_to_fit(500) is None
+
+
+def test_the_runner_gets_its_turn_while_messages_arrive_without_end(
+    fake: FakeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = fake.engine(monkeypatch)
+
+    def answer(calls: Any) -> tuple[list[Any], list[str]]:
+        fake.events_of("a", ["store", 5, "one"])  # the next one is there before this one is answered
+        return [], []
+
+    engine.serve_store(answer)
+    fake.events_of("a", ["store", 5, "one"])
+    wait_until(lambda: engine._bridge.has_message(0.05))
+    assert engine.events(0.1) == []
+    wait_until(lambda: engine._bridge.has_message(0.05))
+
+
+def test_a_bridge_that_ends_at_once_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    experiment = Experiment("experiment", "tests:Setup", {}, Path("code.tar"))
+    program = "import sys; sys.exit('no space left in the object store') # {connection} {parent}"
+    with pytest.raises(EngineError, match="ended with code 1: no space left in the object store"):
+        RayEngine("head:1", 1, experiment, bridge=lambda: BridgeProcess(program))
 
 
 def test_when_the_engine_is_closed_its_bridge_ends(fake: FakeBridge, engine: RayEngine) -> None:

@@ -21,6 +21,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.held: dict[int, tuple[Share, ...]] = {}  # groups at Ray; without shares while they are pending
         self.jobs: dict[str, tuple[Share, ...]] = {}
         self.started = 0
+        self.dropped: set[int] = set()  # on nodes that are not used any more, until their job has ended
 
     @rule(wanted=st.integers(0, 5))
     def plan(self, wanted: int) -> None:
@@ -56,18 +57,21 @@ class PlacementMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.jobs)))
-        self.groups.finish(key)
-        del self.jobs[key]
+        shares = self.jobs.pop(key)
+        mine = [number for number in self.dropped if self.held[number] is shares]
+        assert self.groups.finish(key) == mine
+        for number in mine:
+            self.dropped.remove(number)
+            del self.held[number]
 
     @rule(node=st.sampled_from(NODES))
     def lose(self, node: str) -> None:
         on_node = {number for number, shares in self.held.items() if any(share.node == node for share in shares)}
-        assert set(self.groups.drop_node(node)) == on_node
-        for number in on_node:
+        with_job = {number for number in on_node if any(self.held[number] is shares for shares in self.jobs.values())}
+        assert set(self.groups.drop_node(node)) == on_node - with_job
+        self.dropped |= with_job
+        for number in on_node - with_job:
             del self.held[number]
-        self.jobs = {
-            key: shares for key, shares in self.jobs.items() if not any(share.node == node for share in shares)
-        }
 
     @invariant()
     def both_know_the_same(self) -> None:

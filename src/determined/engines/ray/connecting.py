@@ -15,6 +15,7 @@ _SECONDS_TO_REACH = 5.0
 # In the messages of Ray on a machine without a raylet of the cluster.
 _NO_NODE = ("Could not find any running Ray instance", "No node info found matching", "cannot find a local Raylet")
 
+_FROM_ELSEWHERE = "Run the command on a node of the cluster, or from elsewhere with `ray job submit -- det …`"
 _IN_ACTOR = "ray::"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: ")
 _NOT_INSTALLED = "No module named 'determined"
@@ -23,6 +24,9 @@ _NOT_INSTALLED = "No module named 'determined"
 def connect(address: str | None) -> str | None:
     """Connect this process to the cluster; return the problem, as one line, if that fails."""
     os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
+    # Ray itself takes this address, which may be one that `--engine` refuses.
+    if address is None and "://" in (variable := os.environ.get("RAY_ADDRESS", "")):
+        return f"RAY_ADDRESS is {variable}: only HOST:PORT, the address of Ray's head, can be used. {_FROM_ELSEWHERE}"
     if address is not None and (reason := _unreachable(address)) is not None:
         return reason
     # Ray adds the current directory to the module path of its workers, where its files would shadow other modules.

@@ -34,6 +34,7 @@ _SECONDS_TO_CONNECT = 60.0
 # millisecond, and each pass of the runner costs a transaction, which dozens of messages share after 20 ms. The messages
 # of a few jobs do not wait.
 _SECONDS_TO_COLLECT = 2e-5
+_MOST_MESSAGES = 1000  # that are handled together; further ones may arrive as fast as these are read
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ class RayEngine:
                     "code": str(experiment.code),
                 }
             )
-            self._handle(self._bridge.receive(_SECONDS_TO_CONNECT))
+            first = self._bridge.receive(_SECONDS_TO_CONNECT)
+            if first is None:
+                raise EngineError(self._bridge.lost())
+            self._handle(first)
         except BaseException:
             self._bridge.close()
             raise
@@ -186,15 +190,18 @@ class RayEngine:
     def events(self, timeout: float) -> list[Event]:
         """Return pending events; see `Engine.events`. Store calls of workers are answered here."""
         deadline = time.monotonic() + timeout
+        has_handled_some = False
         while not self._events:
             self._kill_remaining_parts()
             wait = max(0.0, deadline - time.monotonic())
-            if not self._bridge.has_message(wait):
+            # Most messages are no events for the runner, and it has requests, signals and time limits to look at.
+            if (has_handled_some and not wait) or not self._bridge.has_message(wait):
                 break
+            has_handled_some = True
             time.sleep(_SECONDS_TO_COLLECT * len(self._jobs))
             # All messages that have arrived, so that their store calls share a transaction.
-            received = []
-            while self._bridge.has_message(0.0):
+            received = [self._bridge.receive(None)]
+            while self._bridge.has_message(0.0) and len(received) < _MOST_MESSAGES:
                 received.append(self._bridge.receive(None))
             calls: list[StoreCall] = []
             for message in received:
@@ -230,8 +237,11 @@ class RayEngine:
         if "cluster" in message:
             self._note_cluster(message)
         elif "granted" in message:
-            shares = [Share(node, slots, tuple(gpus)) for node, slots, gpus in message["shares"]]
+            shares = [Share(node, slots, tuple(gpus), actor) for node, slots, gpus, actor in message["shares"]]
             self._use_group(message["granted"], shares)
+        elif "failed group" in message:
+            # Requested again, elsewhere if its node is refused now.
+            self._groups.forget(message["failed group"])
         elif "lost" in message:
             self._lose_actor(message["lost"], message["reason"])
         elif "withdrawn" in message:
@@ -299,7 +309,7 @@ class RayEngine:
 
     def _finish(self, result: Exited) -> None:
         """Report the end of a job; its group is free for the next one."""
-        self._groups.finish(result.key)
+        self._return(self._groups.finish(result.key))
         self._events.append(result)
 
     def _kill_remaining_parts(self) -> None:
@@ -316,7 +326,7 @@ class RayEngine:
 
     def _lose_jobs(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
-        # Ray would move a group to another node, and hold slots there that are not used.
+        # Also those that Ray would move to another node: they would hold slots there that are not used.
         self._return(self._groups.drop_node(node))
         for result in self._jobs.lose_node(node, f"{self._nodes.name(node)} ({reason})", time.monotonic()):
             self._finish(result)
@@ -326,7 +336,7 @@ class RayEngine:
             self._bridge.send({"request": [], "return": groups, "exclude": []})
 
     def _refuse_node(self, node: str, reason: str) -> None:
-        """Use a node no more, and return its placement groups."""
+        """Start no more jobs on a node, and return its placement groups when the present ones have ended."""
         self._nodes.refuse(node, reason)
         logger.warning("%s", self._refusal(node, reason))
         # `det cluster` shows it, and the logs of trials, whose users may not see the output of the runner.

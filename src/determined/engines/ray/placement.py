@@ -24,6 +24,7 @@ class Share:
     node: str
     slots: int
     gpus: tuple[str, ...] = ()
+    actor: int = 0  # the number of the node's actor when the group was granted
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Group:
     number: int
     shares: tuple[Share, ...] = ()
     job: str | None = None
+    is_dropped: bool = False  # to be returned when its job has ended
 
     @property
     def is_granted(self) -> bool:
@@ -87,22 +89,42 @@ class Groups:
             if group.is_granted and group.job is None and all(share.node in ready for share in group.shares)
         ]
 
-    def finish(self, key: str) -> None:
-        """Record that a job has ended."""
+    def finish(self, key: str) -> list[int]:
+        """Record that a job has ended; return the number of its group if that must be returned now."""
         for group in self._groups.values():
             if group.job == key:
                 group.job = None
+        return self._remove_dropped()
 
     def drop_node(self, node: str) -> list[int]:
-        """Forget the groups on a node that was lost or refused, also those with a job; return their numbers."""
-        gone = [group.number for group in self._groups.values() if any(share.node == node for share in group.shares)]
-        for number in gone:
+        """Use the groups on a node that was lost or refused no more; return the numbers of those without a job.
+
+        The others are returned by `finish`. While a part of a job runs, on this node or on another one, Ray must not
+        give its slots to another program.
+        """
+        for group in self._groups.values():
+            group.is_dropped |= any(share.node == node for share in group.shares)
+        return self._remove_dropped()
+
+    def _remove_dropped(self) -> list[int]:
+        removed = [group.number for group in self._groups.values() if group.is_dropped and group.job is None]
+        for number in removed:
             del self._groups[number]
-        return gone
+        return removed
 
     def granted_slots(self) -> int:
         """Return the number of slots that Ray has granted."""
         return self.slots_each * sum(group.is_granted for group in self._groups.values())
+
+
+def group_name(experiment: str, runner: str) -> str:
+    """Return the first part of the names of groups, by which `ray list placement-groups` shows whose they are."""
+    return f"determined-{experiment}-{runner}"
+
+
+def experiment_of(name: str) -> str:
+    """Return the key of the experiment that a group belongs to, from its name: `group_name` and a number."""
+    return name.removeprefix("determined-").rsplit("-", 2)[0]
 
 
 def reason_for_waiting(state: str) -> str:

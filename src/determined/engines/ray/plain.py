@@ -32,7 +32,14 @@ def encode_parts(shares: Sequence[Share], addresses: Sequence[str]) -> list[dict
     """Return the parts of a job on the nodes of a placement group, which have these addresses."""
     slots = [share.slots for share in shares]
     return [
-        {"node": share.node, "rank": rank, "addresses": list(addresses), "slots": slots, "gpus": list(share.gpus)}
+        {
+            "node": share.node,
+            "actor": share.actor,
+            "rank": rank,
+            "addresses": list(addresses),
+            "slots": slots,
+            "gpus": list(share.gpus),
+        }
         for rank, share in enumerate(shares)
     ]
 

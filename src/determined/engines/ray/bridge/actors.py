@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -26,9 +27,10 @@ _VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
 class _Actor:
-    """An actor `Node`, and the commands that were not sent to it yet."""
+    """An actor `Node` with its number, and the commands that were not sent to it yet."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, number: int, handle: Any) -> None:
+        self.number = number
         self.handle = handle
         self.answered = time.monotonic()
         self.has_answered = False
@@ -82,11 +84,15 @@ class NodeActors:
         self._spawn, self._kill = spawn, kill
         self._silence = float(settings["silence_seconds"])
         self._actors: dict[str, _Actor] = {}
+        self._numbers = itertools.count(1)
 
-    def open(self, node: str, address: str, slots: int) -> None:
-        """Create the actor of a node, if there is none."""
+    def __contains__(self, node: object) -> bool:
+        return node in self._actors
+
+    def open(self, node: str, address: str, slots: int) -> int:
+        """Create the actor of a node, if there is none, and return its number."""
         if node in self._actors:
-            return
+            return self._actors[node].number
         names = ("experiment", "setup", "data", "silence_seconds")
         settings = {name: self._settings[name] for name in names} | {"node": node, "address": address, "slots": slots}
         # Threads: one waits in `exchange` while the others accept commands.
@@ -97,9 +103,18 @@ class NodeActors:
             runtime_env={"env_vars": _VARIABLES},
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
-        actor = self._actors[node] = _Actor(remote.remote(settings, self._code))
+        actor = self._actors[node] = _Actor(next(self._numbers), remote.remote(settings, self._code))
         self._spawn(self._fetch_events(node, actor))
         self._spawn(self._send_commands(node, actor))
+        return actor.number
+
+    def start(self, node: str, number: int, job: dict[str, Any], part: dict[str, Any]) -> None:
+        """Start a part of a job on a node, unless its actor is not the one that the runner knows.
+
+        The runner was told that the actor with this number is lost, and counts the job as lost when it has read that.
+        """
+        if node in self._actors and self._actors[node].number == number:
+            self._actors[node].add(["start", job, part])
 
     def tell(self, node: str, command: list[Any]) -> None:
         """Send a command to a node, unless it was lost."""

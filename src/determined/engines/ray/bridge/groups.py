@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,8 @@ from ray.exceptions import RayError
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from determined.engines.ray.placement import Share, shares_of
+from determined.engines.ray.connecting import first_line
+from determined.engines.ray.placement import Share, group_name, shares_of
 
 T = TypeVar("T")
 
@@ -33,6 +35,13 @@ class Lease:
     def gpus(self) -> list[str]:
         """Return the names of the GPUs that Ray has assigned, as in CUDA_VISIBLE_DEVICES."""
         return [str(name) for name in ray.get_runtime_context().get_accelerator_ids()["GPU"]]
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Why the GPUs of a node cannot be used."""
+
+    text: str
 
 
 @dataclass
@@ -56,9 +65,13 @@ class PlacementGroups:
         *,
         single_node: bool,
         on_granted: Callable[[int, tuple[Share, ...]], Awaitable[None]],
+        on_failed: Callable[[int, dict[str, str]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._experiment, self._slots, self._kind, self._single_node = experiment, slots, kind, single_node
-        self._on_granted = on_granted
+        self._slots, self._kind, self._single_node = slots, kind, single_node
+        # Ray refuses a name that exists, and the groups of a runner that was suspended exist after a takeover.
+        self._name = group_name(experiment, secrets.token_hex(4))
+        self._on_granted, self._on_failed, self._spawn = on_granted, on_failed, spawn
         self._groups: dict[int, _Requested] = {}
         self._returned: list[_Requested] = []
         self._changed = asyncio.Event()
@@ -112,10 +125,8 @@ class PlacementGroups:
         strategy = "STRICT_PACK" if self._single_node else "PACK"
         # A label of Ray's own: nodes that cannot run this experiment must not be granted again.
         labels = [{"ray.io/node-id": f"!in({','.join(group.exclude)})"}] * self._slots if group.exclude else None
-        # The name lets users of `ray list placement-groups` and `det cluster` see whose group it is.
-        name = f"determined-{self._experiment}-{number}"
         bundles: list[dict[str, float]] = [{self._kind: 1}] * self._slots
-        return placement_group(bundles, strategy=strategy, name=name, bundle_label_selector=labels)
+        return placement_group(bundles, strategy=strategy, name=f"{self._name}-{number}", bundle_label_selector=labels)
 
     async def _return_all(self) -> None:
         """Give groups that are no longer wanted back to Ray, after killing the actors that hold their GPUs."""
@@ -140,23 +151,33 @@ class PlacementGroups:
                 continue
             if entry["state"] == "CREATED":
                 group.granted = True
-                await self._use(number, group, entry["bundles_to_node_id"])
+                # In the background: the processes that hold GPUs take seconds to start, or a minute to fail.
+                self._spawn(self._use(number, group, entry["bundles_to_node_id"]))
 
     async def _use(self, number: int, group: _Requested, nodes: dict[int, str]) -> None:
-        """Find the GPUs of a granted group and report it; request another one if its node is lost meanwhile."""
+        """Find the GPUs of a granted group and report it, or return it and report why it cannot be used."""
         names = [""] * len(nodes)
         if self._kind == "GPU":
             group.leases = tuple(_lease(group.handle, index) for index in range(len(nodes)))
-            asked = [lease.gpus.remote() for lease in group.leases]
-            try:
-                found = await asyncio.wait_for(asyncio.gather(*asked), _SECONDS_FOR_LEASES)
-            except (RayError, TimeoutError):
-                self._returned.append(group)
-                self.request(number, group.exclude)
+            found = await asyncio.gather(*(_gpus(lease) for lease in group.leases))
+            if problems := {nodes[index]: one for index, one in enumerate(found) if isinstance(one, _Problem)}:
+                if self._groups.get(number) is group:
+                    self.give_back(number)
+                    self._on_failed(number, {node: problem.text for node, problem in problems.items()})
                 return
-            names = [",".join(gpus) for gpus in found]
+            names = [",".join(one) for one in found if isinstance(one, list)]
         if self._groups.get(number) is group:
             await self._on_granted(number, shares_of((nodes[index] for index in sorted(nodes)), names))
+
+
+async def _gpus(lease: Any) -> list[str] | _Problem:
+    """Return the GPUs that an actor holds, or why it does not answer."""
+    try:
+        return list(await asyncio.wait_for(lease.gpus.remote(), _SECONDS_FOR_LEASES))
+    except RayError as error:
+        return _Problem(first_line(error))
+    except TimeoutError:
+        return _Problem(f"the process that holds a GPU did not start within {_SECONDS_FOR_LEASES:g} s")
 
 
 def _lease(group: Any, index: int) -> Any:

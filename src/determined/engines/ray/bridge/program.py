@@ -48,6 +48,10 @@ def main(connection: int, parent: int) -> NoReturn:
     if request is None:
         sys.exit(0)
     problem = connect(request["connect"])
+    # A service manager or Slurm signals all processes at once. The trials save then, which needs the bridge until its
+    # runner ends. Not before Ray was connected, because it sets a handler that exits.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if problem is not None:
         runner.send_now({"failed": problem})
         sys.exit(1)
@@ -74,6 +78,8 @@ class _Bridge:
             self._kind,
             single_node=settings["single_node"],
             on_granted=self._use_group,
+            on_failed=self._lose_group,
+            spawn=self._spawn,
         )
         # Stored once and fetched once by each node.
         code = ray.put(Path(settings["code"]).read_bytes())
@@ -121,7 +127,7 @@ class _Bridge:
     def _start(self, job: dict[str, Any], parts: list[dict[str, Any]], port: int) -> None:
         """Start the parts of a job. Not in the background: a kill that follows must not overtake it."""
         for part in parts:
-            self._actors.tell(part["node"], ["start", job, {**part, "port": port}])
+            self._actors.start(part["node"], part["actor"], job, {**part, "port": port})
 
     def _tell(self, message: dict[str, Any]) -> None:
         """Pass a command for a job on to its nodes, or keep it until the job was started."""
@@ -137,17 +143,30 @@ class _Bridge:
         if any(share.node not in self._nodes for share in shares):
             # A node that has just joined: its slots and its address are needed.
             self._describe_cluster(*await asyncio.to_thread(_look))
-        for share in shares:
-            if share.node in self._nodes:  # else it left the cluster meanwhile, and its group with it
-                self._actors.open(share.node, **self._nodes[share.node])
-        self._runner.send({"granted": number, "shares": [[one.node, one.slots, one.gpus] for one in shares]})
+        # A node that is not known left the cluster meanwhile, and its group with it.
+        numbers = {
+            share.node: self._actors.open(share.node, **self._nodes[share.node])
+            for share in shares
+            if share.node in self._nodes
+        }
+        rows = [[one.node, one.slots, one.gpus, numbers.get(one.node, 0)] for one in shares]
+        self._runner.send({"granted": number, "shares": rows})
+
+    def _lose_group(self, number: int, reasons: dict[str, str]) -> None:
+        """Report a group that could not be used, and the nodes that are the reason as lost."""
+        self._runner.send({"failed group": number})
+        for node, reason in reasons.items():
+            # The jobs of a node whose actor answers are not affected: another group is requested, maybe there again.
+            if node not in self._actors:
+                self._runner.send({"lost": node, "reason": reason})
 
     async def _look_first(self) -> None:
         """Report the nodes of the cluster. If a trial does not fit, wait a little for the report of an autoscaler."""
         deadline = time.monotonic() + _SECONDS_FOR_AUTOSCALER
         while True:
             nodes, growing = _look()
-            present = sum(node["Resources"].get(self._kind, 0) for node in nodes if node["Alive"])
+            slots = [node["Resources"].get(self._kind, 0) for node in nodes if node["Alive"]]
+            present = max(slots, default=0) if self._settings["single_node"] else sum(slots)
             if growing is not None or present >= self._settings["slots"] or time.monotonic() >= deadline:
                 self._describe_cluster(nodes, growing)
                 return

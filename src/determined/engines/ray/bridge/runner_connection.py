@@ -10,9 +10,9 @@ from typing import Any
 
 from determined.engines.warm import messages
 
-# Messages that the runner has not read. Beyond this number no more events are fetched from nodes, whose jobs then block
-# on their output.
-_MOST_UNREAD = 1000
+# Events and other messages that the runner has not read. Beyond this number no more events are fetched from nodes,
+# whose jobs then block on their output.
+_MOST_UNREAD = 20_000
 
 
 class RunnerConnection:
@@ -21,6 +21,7 @@ class RunnerConnection:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._unsent: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._added = self._sent = 0  # each is changed by one thread only
 
     def receive(self) -> dict[str, Any] | None:
         """Wait for the next message; return None if the runner has ended."""
@@ -39,7 +40,8 @@ class RunnerConnection:
         threading.Thread(target=self._write, name="to runner", daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message, without waiting for the runner."""
+        """Send a message, without waiting for the runner. Used by one thread."""
+        self._added += _weight(message)
         self._unsent.put(message)
 
     def send_now(self, message: dict[str, Any]) -> None:
@@ -48,13 +50,20 @@ class RunnerConnection:
 
     @property
     def is_full(self) -> bool:
-        """Whether too many messages are unread by the runner, so that no more events should be fetched."""
-        return self._unsent.qsize() >= _MOST_UNREAD
+        """Whether the runner has too much to read, so that no more events should be fetched."""
+        return self._added - self._sent >= _MOST_UNREAD
 
     def _write(self) -> None:
         """Thread: send messages in order until the runner has ended."""
         while True:
+            message = self._unsent.get()
             try:
-                messages.send(self._connection, self._unsent.get())
+                messages.send(self._connection, message)
             except OSError:
                 return  # the other thread notices the end of the runner, too
+            self._sent += _weight(message)
+
+
+def _weight(message: dict[str, Any]) -> int:
+    """Return the number of events in a message, or 1."""
+    return len(message["list"]) if "list" in message else 1

@@ -34,6 +34,9 @@ _OF_RAY = ("PYTHONBREAKPOINT", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "CUDA_VISI
 _LONGEST_POLL = 5.0  # seconds
 # Beyond this many unread events no output is read any more, so that jobs block on their pipes (back-pressure).
 _MOST_EVENTS = 20_000
+# The events that one call returns. It must be answered in time, and every process on the way holds them in memory.
+_MOST_AT_ONCE = 2000
+_MOST_CHARACTERS = 4 * 2**20
 
 
 class Node:
@@ -63,7 +66,7 @@ class Node:
         self._interrupt()
 
     def exchange(self, commands: list[tuple[int, list[Any]]], seen: int) -> list[tuple[int, list[Any]]]:
-        """Execute commands, and return all events after the number `seen`; wait a few seconds for the first one."""
+        """Execute commands, and return the next events after the number `seen`; wait a few seconds for the first."""
         if commands:
             self.tell(commands)
         with self._lock:
@@ -74,7 +77,7 @@ class Node:
             # Well within the time in which the bridge wants an answer.
             self._lock.wait_for(lambda: self._events, min(_LONGEST_POLL, self._silence / 3))
             self._polled = time.monotonic()
-            return list(self._events)
+            return _first(self._events)
 
     def finish(self) -> None:
         """Kill all jobs and delete everything that was created on this node; return when that is done."""
@@ -117,34 +120,36 @@ class Node:
 
     def _serve_from(self, root: Path) -> None:
         """Prepare the node and serve until the bridge says that it is enough, or nothing any more."""
-        environment = node_environment(os.environ)
-        try:
-            setup = setup_of(self._settings, root, self._code, environment)
-            interpreter = setup.prepare()
-        # Of any class: the setup runs code of the user's machine, for example the import of an incomplete package.
-        except Exception as error:  # noqa: BLE001
-            kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
-            self._append([["refused", f"{kind}{error}"]])
-            while not self._is_over():
-                # Until the bridge has read it.
-                with self._lock:
-                    self._lock.wait(1.0)
-            return
-        with LocalEngine(_slots(self._settings), environment) as engine:
-            # The directory of an actor that was killed is deleted by the next one on this node.
-            (root / SOCKETS).symlink_to(engine.private_directory)
-            if interpreter is not None:
-                engine.use(interpreter)
-            relay = RelaySocket(engine.private_directory)
-            engine.watch(self._woken)
-            engine.watch(relay.fileno())
-            served = NodeJobs(engine, relay, setup, self._settings["address"], root / "runs")
-            self._append([["ready"]])
+        with contextlib.ExitStack() as opened:
             try:
+                served = self._prepare(root, opened)
+            # Of any class: the setup runs code of the user's machine, for example the import of an incomplete package.
+            except Exception as error:  # noqa: BLE001
+                kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
+                self._append([["refused", f"{kind}{error}"]])
                 while not self._is_over():
-                    self._serve(served)
-            finally:
-                relay.close()
+                    # Until the bridge has read it.
+                    with self._lock:
+                        self._lock.wait(1.0)
+                return
+            self._append([["ready"]])
+            while not self._is_over():
+                self._serve(served)
+
+    def _prepare(self, root: Path, opened: contextlib.ExitStack) -> NodeJobs:
+        """Return the jobs of this node, with an engine and a socket for its workers that are closed with `opened`."""
+        environment = node_environment(os.environ)
+        setup = setup_of(self._settings, root, self._code, environment)
+        interpreter = setup.prepare()
+        engine = opened.enter_context(LocalEngine(_slots(self._settings), environment))
+        # The directory of an actor that was killed is deleted by the next one on this node.
+        (root / SOCKETS).symlink_to(engine.private_directory)
+        if interpreter is not None:
+            engine.use(interpreter)
+        relay = opened.enter_context(contextlib.closing(RelaySocket(engine.private_directory)))
+        engine.watch(self._woken)
+        engine.watch(relay.fileno())
+        return NodeJobs(engine, relay, setup, self._settings["address"], root / "runs")
 
     def _serve(self, served: NodeJobs) -> None:
         """Execute pending commands and collect events, for up to a second."""
@@ -169,6 +174,17 @@ class Node:
     def _is_over(self) -> bool:
         """Return whether the bridge needs this node no more, or has been silent longer than the limit."""
         return self._is_ending or time.monotonic() - self._polled > self._silence
+
+
+def _first(events: list[tuple[int, list[Any]]]) -> list[tuple[int, list[Any]]]:
+    """Return as many of the first events as one call may return, and at least one if there are any."""
+    count = size = 0
+    for _, event in events[:_MOST_AT_ONCE]:
+        size += sum(len(field) for field in event if isinstance(field, str))
+        if count and size > _MOST_CHARACTERS:
+            break
+        count += 1
+    return events[:count]
 
 
 def node_environment(environment: Mapping[str, str]) -> dict[str, str]:
