@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +19,12 @@ from determined import built_page
 from determined.cli.main import main
 from determined.config.experiment import load_experiment
 from determined.experiment.creation.create import create_experiment
+from determined.store.experiment_changes import Change
 from determined.store.store import Store
 from determined.web.export import canonical
+from determined.web.export_brushes import rows_left
+from tests.store.experiments import begin_managed, held_experiment, new_trial
+from tests.store.rows import begin, metric
 from tests.web.site import Site
 from tests.web.test_routes import HOSTILE, filled
 
@@ -101,6 +111,128 @@ def test_the_requests_of_each_view_are_known(site: Site, store: Store, view: str
     assert answers
     if address.startswith(("/experiments", "/trials", "/compare")):
         assert any(path.startswith("/api/curves?axis=batches&key=") for path in answers)
+
+
+def requests_in(site: Site, address: str) -> list[str]:
+    page = site.ask("POST", "/api/export", site.bearer, json={"address": address})
+    assert page.status_code == 200, page.text
+    return list(answers_in(page.text))
+
+
+@pytest.mark.parametrize(
+    ("query", "drawn"),
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("top=2", [4, 5]),
+        ("sel={0}-{2},{4},999", [0, 1, 2, 4]),
+        ("top=2&trial={0}", [0, 4, 5]),
+        ("brush=lr:0~0.5", [0, 1, 2]),
+        ("brush=lr:0~0.5;opt:0.9~1;other:0~0.1", [0, 2]),
+        ("brush=metric:0~0.5", [3, 4, 5]),
+        ("brush=lr:0~0.5&sel={1}-{5}", [1, 2]),
+        ("brush=%2525zz:0~0.5;lr:1;:0~1", [0, 1, 2, 3, 4, 5]),
+        ("brush=lr:0.41~0.42&trial={5}", [5]),
+    ],
+)
+def test_an_export_has_the_curves_of_the_selected_and_brushed_trials(
+    site: Site, store: Store, query: str, drawn: list[int]
+) -> None:
+    lease = held_experiment(store)
+    new = [new_trial(number, hparams={"lr": number / 5, "opt": "ba"[number % 2]}) for number in range(6)]
+    trials = store.experiments.commit(lease, Change(new_trials=tuple(new)))
+    for number, trial_id in enumerate(trials):
+        store.write([metric(begin_managed(store, lease, trial_id), "validation", 1, {"error": 1.0 - number / 10})])
+    asked = requests_in(site, f"/experiments/{lease.experiment_id}?{query.format(*trials)}")
+    listed = "%2C".join(str(trials[number]) for number in drawn)
+    curves = [path for path in asked if path.startswith("/api/curves?")]
+    assert curves == [f"/api/curves?axis=batches&key=validation%2Ferror&points=1000&trials={listed}"]
+
+
+def test_an_export_has_the_zoomed_filtered_and_marked_view(site: Site, store: Store) -> None:
+    experiment, (trial, *_) = filled(store)
+    asked = requests_in(site, f"/trials/{trial}?archived=1&at=3001.5&axis=time&x=0.5~1e%2B3")
+    start = "/api/curves?archived=1&axis=time"
+    rest = f"key=training%2Floss&points=400&to=1e%2B3&trials={trial}"
+    assert f"{start}&from=0.5&{rest}" in asked
+    assert f"{start}&{rest.replace('&to=1e%2B3', '')}" in asked
+    sample = f"/api/trials/{trial}/profile?key=system%252Fgpu%2Futil&points=400"
+    assert {sample, sample.replace("?", "?from=0.5&") + "&to=1e%2B3"} <= set(asked)
+    assert f"/api/trials/{trial}/moment?axis=time&key=training%2Floss&time=3001.5" in asked
+    filters = "tab=log&find=a.b&regex=1&level=INFO&rank=0&stream=stdout&at=3001.5"
+    for place, view in (("trial", f"/trials/{trial}"), ("experiment", f"/experiments/{experiment}")):
+        number = view.rpartition("/")[2]
+        asked = requests_in(site, f"{view}?{filters}")
+        query = f"level=INFO&limit=500&rank=0&regex=1&stream=stdout&text=a.b&{place}={number}"
+        pairs = sorted([*query.split("&"), "around_time=3001.5"])
+        assert {f"/api/logs?{'&'.join(pairs)}", canonical(f"/api/logs?limit=500&{place}={number}")} <= set(asked)
+
+
+def test_the_metrics_that_a_view_finds_are_in_the_file(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    store.write([metric(attempt, "training", 1, {f"metric{number:03}": 1.0 for number in range(150)})])
+    keys = [path for path in requests_in(site, f"/trials/{attempt.trial_id}?find=RIC14") if "key=" in path]
+    assert all(any(f"metric{number}&" in path for path in keys) for number in range(140, 150))
+
+
+_NODE = shutil.which("node")
+_PAGE = Path(__file__).resolve().parents[2] / "page"
+_LEFT = """
+import { brushed, hparamAxis, metricAxis, parseBrushes, varying } from "./axes.mjs";
+import { readFileSync } from "node:fs";
+
+const left = ({ rows, searched, brush }) => {
+  const space = new Map(searched.map((one) => [one.name, one]));
+  const axes = [...varying(rows).slice(0, 10).map((name) => hparamAxis(name, rows, space.get(name))), metricAxis(rows)];
+  const only = brushed(rows, axes, parseBrushes(brush));
+  return rows.filter((row) => !only || only.has(row.id)).map((row) => row.id);
+};
+console.log(JSON.stringify(JSON.parse(readFileSync(0)).map(left)));
+"""
+
+
+@pytest.mark.skipif(
+    _NODE is None or not (_PAGE / "node_modules").is_dir(),
+    reason="Node or page/node_modules is missing: install Node and run `make page`",
+)
+def test_brushes_leave_the_trials_that_the_page_shows(tmp_path: Path) -> None:
+    assert _NODE is not None
+    random = Random(1)
+    odd = ["NaN", "Infinity", None, True, 12345.678, 1e-7, 3e9, 2.0, 2, "x", "\U0001f600", "\uff00", [1, 2], 1e300]
+    cases: list[dict[str, Any]] = []
+    for _ in range(400):
+        chosen: dict[str, Callable[[], Any]] = {
+            "lr": lambda: 10 ** random.uniform(-4, 0),
+            "n": lambda: random.randint(1, 5),
+            "opt": lambda: random.choice(["sgd", "adam", "lion"]),
+            "any": lambda: random.choice(odd),
+            "narrow": lambda: random.choice([0.3, 0.1 + 0.2]),
+        }
+        rows = [
+            {
+                "id": number,
+                "best": random.choice([None, "NaN", random.uniform(-1, 1)]),
+                "hparams": {name: make() for name, make in chosen.items() if random.random() < 0.9},
+            }
+            for number in range(random.randint(1, 12))
+        ]
+        space = [
+            {"name": "lr", "kind": "log", "low": 1e-4, "high": 1.0},
+            {"name": "n", "kind": "int", "low": 1, "high": 5},
+            {"name": "opt", "kind": "categorical", "low": None, "high": None},
+        ]
+        low, high = sorted([random.choice([0.0, 0.25, 0.5, 1.0, random.random()]) for _ in range(2)])
+        names = random.sample([*chosen, "metric", "%"], 2)
+        brush = ";".join(f"{quote(name) if name != '%' else name}:{low:.3f}~{high:.3f}" for name in names)
+        cases.append({"rows": rows, "searched": random.sample(space, random.randint(0, 3)), "brush": brush})
+    build = "{entryPoints: ['src/charts/axes.ts'], bundle: true, format: 'esm', outfile: process.argv[1]}"
+    words = ["-e", f"require('esbuild').buildSync({build})", str(tmp_path / "axes.mjs")]
+    subprocess.run([_NODE, *words], cwd=_PAGE, check=True)
+    (tmp_path / "left.mjs").write_text(_LEFT)
+    done = subprocess.run([_NODE, "left.mjs"], cwd=tmp_path, input=json.dumps(cases).encode(), stdout=-1, check=True)
+    own = [[row["id"] for row in rows_left(case["rows"], case["brush"], case["searched"])] for case in cases]
+    expected = json.loads(done.stdout)
+    assert [pair for pair in zip(cases, own, expected, strict=True) if pair[1] != pair[2]] == []
+    assert len({len(left) for left in own}) > 5
 
 
 def test_the_command_writes_a_file(

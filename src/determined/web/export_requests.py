@@ -12,12 +12,17 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
 from determined.curves import metric_keys
+from determined.web.export_brushes import rows_left
 
 Ask = Callable[[str], Any]
 
 _STATISTICS = ("last", "min", "max", "mean")
 _MOST_NUMBERS = 100_000  # in one range of an address
 _MOST_CURVES = 100  # trials in one chart, as the page draws them, and charts of one trial
+_POINTS = 1000  # of a curve; of many curves fewer, as the page asks
+_FEWEST_POINTS = 200
+_ALL_POINTS = 200_000
+_SMALL_CHART = 400  # points of a curve in one of many charts
 
 
 def requests_of(address: str, ask: Ask) -> None:
@@ -58,10 +63,14 @@ def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
         ask(f"/api/experiments/{number}/{rest}")
     _code(number, params, ask)
     ask(f"/api/failures?experiment={number}")
-    ask(f"/api/logs?{urlencode({'experiment': number, 'limit': 500})}")
+    _log({"experiment": number}, params, ask)
     key = _metric(params.get("metric"), metrics["keys"], detail["row"]["metric"])
-    best = sorted(trials["rows"], key=_rank)[: _count(params.get("top"))]
-    _curves(key, sorted(row["id"] for row in best), params, ask)
+    rows = sorted(rows_left(trials["rows"], params.get("brush", ""), detail["searched"]), key=_rank)
+    selected = set(_numbers(params.get("sel", "")))
+    shown = [row for row in rows if row["id"] in selected] if selected else rows[: _count(params.get("top"))]
+    drawn = {row["id"] for row in shown}
+    drawn |= {row["id"] for row in trials["rows"]}.intersection(_numbers(params.get("trial", "")))  # highlighted
+    _curves(key, sorted(drawn), params, ask)
 
 
 def _code(number: str, params: dict[str, str], ask: Ask) -> None:
@@ -81,11 +90,30 @@ def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
     if detail is None:
         return
     ask(f"/api/trials/{number}/checkpoints")
-    ask(f"/api/logs?{urlencode({'limit': 500, 'trial': number})}")
-    for metric in [metric for metric in detail["metrics"] if metric["numeric"]][:_MOST_CURVES]:
-        _curves(metric["key"], [int(number)], params, ask, points=400)
+    _log({"trial": number}, params, ask)
+    numeric = [metric for metric in detail["metrics"] if metric["numeric"]]
+    if numeric and "at" in params:
+        longest = max(numeric, key=lambda metric: metric["summary"]["count"])
+        asked = {"key": longest["key"], "axis": params.get("axis", "batches"), "time": params["at"]}
+        ask(f"/api/trials/{number}/moment?{urlencode(asked)}")
+    wanted = params.get("find", "").lower()
+    numeric.sort(key=lambda metric: wanted not in metric["key"].lower())  # those that the view shows come first
+    archived = {"archived": 1} if params.get("archived") == "1" else {}
+    for metric in numeric[:_MOST_CURVES]:
+        _curves(metric["key"], [int(number)], params, ask, points=_SMALL_CHART, **archived)
     for key in detail["samples"][:_MOST_CURVES]:
-        ask(f"/api/trials/{number}/profile?{urlencode({'key': key, 'points': 400})}")
+        for range_ in _ranges(params):
+            ask(f"/api/trials/{number}/profile?{urlencode({'key': key, 'points': _SMALL_CHART, **range_})}")
+
+
+def _log(place: dict[str, str], params: dict[str, str], ask: Ask) -> None:
+    """Make the requests of a log: without its filters, and as the view has filtered it."""
+    ask(f"/api/logs?{urlencode({**place, 'limit': 500})}")
+    if params.get("tab") == "log":
+        names = {"level": "level", "rank": "rank", "stream": "stream", "find": "text", "at": "around_time"}
+        filters = {names[name]: value for name, value in params.items() if name in names}
+        filters |= {"regex": "1"} if params.get("regex") == "1" else {}
+        ask(f"/api/logs?{urlencode({**place, 'limit': 500, **filters})}")
 
 
 def _compare(params: dict[str, str], ask: Ask) -> None:
@@ -101,12 +129,21 @@ def _compare(params: dict[str, str], ask: Ask) -> None:
     _curves(_metric(params.get("metric"), keys, rows[0]["metric"]), [row["id"] for row in rows], params, ask)
 
 
-def _curves(key: str | None, trials: list[int], params: dict[str, str], ask: Ask, points: int = 1000) -> None:
-    """Make the request of a chart, if there is anything to draw."""
+def _curves(
+    key: str | None, trials: list[int], params: dict[str, str], ask: Ask, points: int | None = None, **more: int
+) -> None:
+    """Make the requests of a chart, if there is anything to draw."""
     if key is not None and trials:
-        axis = params.get("axis", "batches")
-        listed = ",".join(map(str, trials))
-        ask(f"/api/curves?axis={axis}&key={quote(key, safe='')}&points={points}&trials={quote(listed, safe='')}")
+        points = points or max(_FEWEST_POINTS, min(_POINTS, _ALL_POINTS // len(trials)))
+        asked = {"axis": params.get("axis", "batches"), "key": key, "points": points, **more}
+        for range_ in _ranges(params):
+            ask(f"/api/curves?{urlencode({**asked, **range_, 'trials': ','.join(map(str, trials))}, quote_via=quote)}")
+
+
+def _ranges(params: dict[str, str]) -> list[dict[str, str]]:
+    """Return the ranges of the axis for which a chart asks: all of it, and that of an address such as `x=100~400`."""
+    limits = re.fullmatch("([0-9.e+-]+)~([0-9.e+-]+)", params.get("x", ""))
+    return [{}, *([] if limits is None else [{"from": limits[1], "to": limits[2]}])]
 
 
 def _trials(params: dict[str, str], experiment: str | None = None) -> str:
