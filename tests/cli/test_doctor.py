@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from determined.cli.doctor.cluster import check_cluster, judge_cluster
 from determined.cli.doctor.data import file_system
 from determined.cli.doctor.packages import check_packages
 from determined.config.secrets.masking import MASK
@@ -36,6 +38,7 @@ THINGS = [
     ),
     *("host name", "clock", "data directory", "store", "checkpoint storage", "packages"),
 ]
+HAS_RAY = importlib.util.find_spec("ray") is not None
 
 
 @pytest.fixture
@@ -47,8 +50,8 @@ def no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(broken))
 
 
-def checks(*, code: int = 1) -> dict[str, dict[str, Any]]:
-    result = det("doctor", "--json")
+def checks(*options: str, code: int = 1) -> dict[str, dict[str, Any]]:
+    result = det("doctor", "--json", *options)
     assert result.exit_code == code, result.output
     return {check["name"]: check for check in json.loads(result.stdout)["checks"]}
 
@@ -61,7 +64,10 @@ def test_a_healthy_machine() -> None:
     found = json.loads(done.stdout)
     assert found["ok"] is True
     assert set(found["checks"][0]) == {"name", "state", "found", "advice", "needed"}
-    assert [check["name"] for check in found["checks"] if not check["name"].startswith("extra ")] == THINGS
+    assert [check["name"] for check in found["checks"] if not check["name"].startswith("extra ")] == [
+        *THINGS,
+        *(["Ray"] if HAS_RAY else []),  # how to have a cluster checked
+    ]
     by_name = {check["name"]: check for check in found["checks"]}
     assert by_name["torch"]["state"] == "ok"
     assert "checkpoints from others are safe to load" in by_name["torch"]["found"]
@@ -244,3 +250,53 @@ def test_missing_extras_are_one_line() -> None:
     ]
     assert shown[1].found == "cloud, wandb"
     assert _extras_in_one_line([first]) == [first]
+
+
+HERE = {"Python": "3.11", "torch": "2.13.0", "determined-pytorch": "1.0"}
+
+
+def test_a_cluster_is_judged_by_its_nodes_and_its_authentication() -> None:
+    nodes = [
+        {"name": "same", "versions": HERE},
+        {"name": "other", "versions": {**HERE, "torch": "2.12.0", "determined-pytorch": "(not installed)"}},
+        {"name": "failing", "versions": {"problem": "ModuleNotFoundError: No module named 'determined'"}},
+        {"name": "silent", "versions": None},
+    ]
+    found = {"ray": "2.60.0", "auth": "token", "nodes": nodes}
+    results = list(judge_cluster(found, HERE, {"RAY_AUTH_MODE": "token"}))
+    assert [(result.name, result.state, result.found) for result in results] == [
+        ("Ray", "ok", "2.60.0, 4 nodes"),
+        ("Ray authentication", "ok", "token"),
+        ("node same", "ok", "Python 3.11, torch 2.13.0, determined-pytorch 1.0"),
+        ("node other", "problem", "torch 2.12.0, here 2.13.0; determined-pytorch (not installed), here 1.0"),
+        ("node failing", "problem", "ModuleNotFoundError: No module named 'determined'"),
+        ("node silent", "problem", "it did not answer"),
+    ]
+    assert all(result.advice for result in results if result.state == "problem")
+    unset = list(judge_cluster({**found, "nodes": []}, HERE, {}))
+    assert [(result.name, result.state) for result in unset] == [("Ray", "ok"), ("Ray authentication", "problem")]
+    assert "RAY_AUTH_MODE is not set" in unset[1].found
+
+
+def test_the_engine_to_check(no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the option says, else the variable."""
+    monkeypatch.delenv("DET_ENGINE", raising=False)
+    assert "Ray" not in checks("--engine", "local")
+    unknown = checks("--engine", "slurm")["engine"]
+    assert unknown["needed"] is True
+    assert unknown["found"].startswith("--engine: unknown engine 'slurm'")
+    # Nobody listens there; without the package ray, that is the problem.
+    unreachable = checks("--engine", "ray:127.0.0.1:1")["Ray"]
+    assert unreachable["needed"] is True
+    assert ("cannot connect to the Ray cluster 127.0.0.1:1" if HAS_RAY else "[ray]") in unreachable["found"]
+    monkeypatch.setenv("DET_ENGINE", "ray:127.0.0.1:1")
+    assert checks()["Ray"] == unreachable
+    assert "Ray" not in checks("--engine", "local")
+
+
+def test_where_ray_is_installed_the_option_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    (result,) = check_cluster(None, {})
+    assert (result.state, result.advice) == ("missing", "det doctor --engine ray")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert list(check_cluster(None, {})) == []

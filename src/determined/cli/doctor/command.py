@@ -14,8 +14,11 @@ from determined.cli.doctor.result import Result, missing
 
 
 @click.command(cls=Command, action="check the installation")
+@click.option(
+    "--engine", metavar="ENGINE", help="Check this Ray cluster as well: ray or ray:HOST:PORT (default: DET_ENGINE)."
+)
 @with_json
-def doctor(form: Form) -> None:
+def doctor(engine: str | None, form: Form) -> None:
     """Check the installation.
 
     Shows what works, what is missing and how to install it. The exit code is 1 if something required does not work.
@@ -23,7 +26,7 @@ def doctor(form: Form) -> None:
     \b
     Example: det doctor
     """
-    results = _results()
+    results = _results(engine)
     broken = any(result.is_broken for result in results)
     if form == "json":
         print_json({"ok": not broken, "checks": [asdict(result) for result in results]})
@@ -45,8 +48,11 @@ def _extras_in_one_line(results: list[Result]) -> list[Result]:
     return [together if result is extras[0] else result for result in results if result not in extras[1:]]
 
 
-def _results() -> list[Result]:
-    """Run all checks and return their results. torch is imported in a child process meanwhile, which takes seconds."""
+def _results(engine: str | None) -> list[Result]:
+    """Run all checks, also of the cluster that `engine` names, and return their results.
+
+    torch is imported in a child process meanwhile, which takes seconds.
+    """
     from determined.cli.doctor.cluster import check_cluster
     from determined.cli.doctor.data import check_data
     from determined.cli.doctor.machine import check_machine
@@ -56,5 +62,5 @@ def _results() -> list[Result]:
 
     # Started first: the import takes longer than all other checks together.
     with start_torch() as torch:
-        others = [*check_machine(), *check_data(), *check_packages(), *check_cluster()]
+        others = [*check_machine(), *check_data(), *check_packages(), *check_cluster(engine)]
         return [*check_python(), *check_torch(torch), *others]
