@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.helpers.postgres import PostgresServer
 from tests.helpers.searches import Search
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster, RayNode
@@ -62,6 +61,13 @@ def nodes(fragile: RayCluster) -> tuple[RayNode, RayNode]:
     """Two nodes that work, whatever the last test did to them, with a slot for each of the three trials."""
     fragile.arrange({"127.0.0.3": 1, "127.0.0.4": 2})
     return fragile.nodes["127.0.0.3"], fragile.nodes["127.0.0.4"]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
+def database(request: pytest.FixtureRequest) -> str | None:
+    """A new database for an experiment; None is a file in its directory."""
+    server = request.getfixturevalue("server") if request.param == "postgres" else None
+    return None if server is None else server.new_database()
 
 
 class Disturbed:
@@ -158,9 +164,11 @@ def refusals(search: Search) -> list[str]:
     return [line for line in search.det("cluster").stdout.splitlines() if line.startswith("Not used")]
 
 
-def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed: dict[str, Any]) -> None:
+def test_a_node_that_joins_is_used(
+    fragile: RayCluster, start: Any, undisturbed: dict[str, Any], database: str | None
+) -> None:
     fragile.arrange({"127.0.0.3": 1})
-    running = start()
+    running = start(database)
     running.wait_for_checkpoints(1)
     assert fragile.nodes["127.0.0.3"].actors()
     joined = fragile.add_node("127.0.0.4", cpus=2)
@@ -168,18 +176,19 @@ def test_a_node_that_joins_is_used(fragile: RayCluster, start: Any, undisturbed:
     running.finish(undisturbed)
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_a_killed_raylet(
-    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], server: PostgresServer, database: str
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
 ) -> None:
-    running = start(server.new_database() if database == "postgres" else None)
+    running = start(database)
     running.wait_for_checkpoints()
     busy(*nodes).kill_raylet()
     running.finish(undisturbed)
 
 
-def test_a_killed_actor(nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]) -> None:
-    running = start()
+def test_a_killed_actor(
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
+) -> None:
+    running = start(database)
     for _ in range(2):
         running.wait_for_checkpoints()
         busy(*nodes).kill_actors()
@@ -188,9 +197,9 @@ def test_a_killed_actor(nodes: tuple[RayNode, RayNode], start: Any, undisturbed:
 
 @pytest.mark.thorough
 def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
-    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
 ) -> None:
-    running = start()
+    running = start(database)
     running.wait_for_checkpoints()
     node = busy(*nodes)
     frozen = node.freeze()
@@ -206,10 +215,10 @@ def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
 
 
 def test_an_actor_that_does_not_answer_is_lost_after_the_configured_time(
-    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]
+    nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
 ) -> None:
     """Ray itself sees nothing: its processes on that node work."""
-    running = start(resources={"node_timeout": 5})
+    running = start(database, resources={"node_timeout": 5})
     running.wait_for_checkpoints()
     (actor,) = busy(*nodes).actors()
     actor.suspend()
@@ -221,16 +230,14 @@ def test_an_actor_that_does_not_answer_is_lost_after_the_configured_time(
     assert "no answer for 5 s" in running.search.said.read_text()
 
 
-@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def test_a_killed_runner(
     nodes: tuple[RayNode, RayNode],
     fragile: RayCluster,
     start: Any,
     undisturbed: dict[str, Any],
-    server: PostgresServer,
-    database: str,
+    database: str | None,
 ) -> None:
-    running = start(server.new_database() if database == "postgres" else None)
+    running = start(database)
     running.wait_for_checkpoints()
     assert any(node.workers() for node in nodes)
     running.runner.kill()
@@ -240,6 +247,27 @@ def test_a_killed_runner(
     assert resources(fragile) == [[], 3.0, 3.0]
     running.runner = running.search.start(running.experiment)
     running.finish(undisturbed)
+
+
+@pytest.mark.thorough
+def test_a_suspended_runner_is_taken_over_and_changes_nothing_when_it_wakes(
+    fragile: RayCluster, start: Any, undisturbed: dict[str, Any], database: str | None
+) -> None:
+    fragile.arrange({"127.0.0.3": 3, "127.0.0.4": 3})  # for both: it keeps its slots while it is suspended
+    running = start(database)
+    running.wait_for_checkpoints()
+    suspended = psutil.Process(running.runner.pid)
+    suspended.suspend()
+    try:
+        # Refused until its lease has expired.
+        again = ("experiment", "activate", str(running.experiment))
+        wait_until(lambda: running.search.det(*again, check=False).returncode == 0)
+        assert running.search.record(running.experiment) == undisturbed
+    finally:
+        suspended.resume()
+    assert running.runner.wait(150) != 0
+    assert running.search.record(running.experiment) == undisturbed
+    wait_until(lambda: resources(fragile) == [[], 6.0, 6.0], "slots are held")
 
 
 def resources(cluster: RayCluster) -> Any:
@@ -276,11 +304,13 @@ def created(search: Search) -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", ["gcs_server", "everything"])
-def test_a_lost_head(make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str) -> None:
+def test_a_lost_head(
+    make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str, database: str | None
+) -> None:
     """Trials save while they can; the experiment is paused with the reason, and resumes on another cluster."""
     with RayCluster(cpus=0) as lost:
         lost.add_node("127.0.0.3", cpus=2)
-        running = Disturbed(make_search(SLOW, lost, model=MODEL))
+        running = Disturbed(make_search(SLOW, lost, model=MODEL, store=database))
         running.wait_for_checkpoints()
         if what == "everything":
             lost.head.kill()
