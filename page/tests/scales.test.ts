@@ -132,6 +132,19 @@ test("terminal colours become classes, progress bars one line, other escapes not
   assert.deepEqual(pieces("10%\r50%\r100%"), [{ text: "100%", css: "" }]);
   assert.deepEqual(pieces("\x1b]0;title\x07x\x1b[2K"), [{ text: "x", css: "" }]);
   assert.deepEqual(pieces("<b>"), [{ text: "<b>", css: "" }]);
+  assert.deepEqual(pieces("\x1b[?25la\x1b[?25h\x1b[>4;1mb\x1b(Bc\x1b7d\x1b[2 qe\x1b[3"), ["a", "b", "c", "d", "e"].map((text) => ({ text, css: "" })));
+});
+
+test("colours by number and by parts keep their hue, in the lightness of the theme", () => {
+  const colour = (codes: string): string | undefined => pieces(`\x1b[${codes}mx`)[0]!.colour;
+  assert.equal(colour("38;5;196"), "oklch(from rgb(255 0 0) var(--log-light) c h)");
+  assert.equal(colour("38;5;244"), "oklch(from rgb(128 128 128) var(--log-light) c h)");
+  assert.equal(colour("1;38;2;10;20;300"), "oklch(from rgb(10 20 255) var(--log-light) c h)");
+  assert.equal(colour("38:2::10:20:30"), colour("38;2;10;20;30"));
+  assert.equal(colour("38:2:10:20:30"), colour("38;2;10;20;30"));
+  assert.equal(colour("38;5"), undefined);
+  assert.deepEqual(pieces("\x1b[38;5;9mred\x1b[48;5;4;3m on blue"), [{ text: "red", css: "a-1" }, { text: " on blue", css: "a-1 a-i" }]);
+  assert.deepEqual(pieces("\x1b[38;5;200ma\x1b[31mb\x1b[0mc").map((piece) => [piece.css, piece.colour !== undefined]), [["", true], ["a-1", false], ["", false]]);
 });
 
 test("numbers, sizes and durations as text", () => {

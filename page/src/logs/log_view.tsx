@@ -6,8 +6,8 @@ import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
 import type { LogLine, LogLines } from "../types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
-import { pieces } from "./ansi.ts";
 import { follow, LIMIT, mergeBefore, type Loaded } from "./lines.ts";
+import { Pieces } from "./pieces.tsx";
 
 const LONG = 4000;
 const NOTHING: Loaded = { lines: [], older: false, newer: false };
@@ -139,7 +139,7 @@ function Line({ line, here, name, onPick }: { line: LogLine; here: boolean; name
       {here && <Link to={`/trials/${line.trial}?at=${line.time.toFixed(3)}`}>on the curves</Link>}
       {name && <span class="who">{name(line.trial)}</span>}
       {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
-      <span class="said">{pieces(text).map((piece, at) => (piece.css ? <span key={at} class={piece.css}>{piece.text}</span> : piece.text))}
+      <span class="said"><Pieces text={text} />
         {left > 0 && <button class="plain" onClick={() => setAll(true)}>{formatCount(left)} more characters</button>}
         {line.cut > 0 && <span class="quiet"> [{formatCount(line.cut)} characters were not stored]</span>}
       </span>

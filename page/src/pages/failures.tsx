@@ -2,7 +2,7 @@
 import { setParams, useAddress } from "../address.ts";
 import { firstLine, formatCount, plural, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import { pieces } from "../logs/ansi.ts";
+import { Pieces } from "../logs/pieces.tsx";
 import type { ExperimentRows, FailureGroup, Failures } from "../types.ts";
 import { Copy, Empty, Link, Panel, Shown } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
@@ -57,7 +57,7 @@ function Group({ group }: { group: FailureGroup }) {
           </div>
         )}
         {group.example && group.example !== group.error && <details><summary>The error of trial {group.trials[0]}</summary><pre class="lines" tabIndex={0} role="region" aria-label="Error"><Long text={group.example} most={4000} /></pre></details>}
-        {group.last_lines.length > 0 && <div><h3>Last lines of its log</h3><pre class="lines" tabIndex={0} role="region" aria-label="Last lines">{group.last_lines.map((line, at) => <span key={at}>{pieces(shorten(line, 600)).map((piece, part) => <span key={part} class={piece.css || undefined}>{piece.text}</span>)}{"\n"}</span>)}</pre><Link to={`/trials/${group.trials[0]}?tab=log`}>The whole log</Link></div>}
+        {group.last_lines.length > 0 && <div><h3>Last lines of its log</h3><pre class="lines" tabIndex={0} role="region" aria-label="Last lines">{group.last_lines.map((line, at) => <span key={at}><Pieces text={shorten(line, 600)} />{"\n"}</span>)}</pre><Link to={`/trials/${group.trials[0]}?tab=log`}>The whole log</Link></div>}
         {group.command && <div><h3>Try one again</h3><div class="copy-line"><code tabIndex={0}>{group.command}</code><Copy text={group.command} label="Copy as det" /></div></div>}
       </div>
     </section>
