@@ -223,7 +223,7 @@ export interface ExperimentDetail {
   python: Record<string, string>;
 }
 
-/** An experiment. `states` counts its trials by state; `failed` of them are in state ERROR. An `abandoned` one should be running, but its process has exited and no queue will start it. */
+/** An experiment. `states` counts its trials by state; `failed` of them are in state ERROR or INVALID_HP. An `abandoned` one should be running, but its process has exited and no queue will start it. */
 export interface ExperimentRow {
   id: number;
   name: string;

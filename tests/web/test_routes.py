@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import TypeAdapter
 
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.rows import LogRow
+from determined.store.states import TRIAL_ENDED, TrialState
 from determined.store.store import Store
 from determined.web.openapi import answer_type, documented_routes
 from determined.web.tables.stored_json import loads
@@ -151,6 +152,22 @@ def test_experiments_count_failed_beside_good(site: Site, store: Store) -> None:
     (group,) = site.get(f"/api/failures?experiment={experiment}")["groups"]
     assert group["trials"] == [trials[1]]
     assert "<b>no</b>" in group["error"]
+
+
+def test_counts_failures_and_crosses_agree_on_what_has_failed(site: Site, store: Store) -> None:
+    lease, trials = with_trials(store, len(get_args(TrialState)))
+    changes = []
+    for trial_id, state in zip(trials, get_args(TrialState), strict=True):
+        store.write([metric(begin_managed(store, lease, trial_id), "validation", 1, {"error": 0.5})])
+        changes.append(TrialChange(trial_id, state=state, ended=5.0 if state in TRIAL_ENDED else None))
+    store.experiments.commit(lease, Change(trials=tuple(changes)))
+    failed = [one.trial_id for one in changes if one.state in ("ERROR", "INVALID_HP")]
+    (row,) = site.get("/api/experiments")["rows"]
+    assert (row["failed"], row["states"]["INVALID_HP"]) == (2, 1)
+    (group,) = site.get("/api/failures")["groups"]
+    assert group["trials"] == failed
+    curves = site.get(f"/api/curves?key=validation/error&trials={','.join(map(str, trials))}")["curves"]
+    assert [curve["trial"] for curve in curves if curve["failed"]] == failed
 
 
 def test_archived_experiments_are_hidden_until_asked_for(site: Site, store: Store) -> None:

@@ -353,6 +353,20 @@ def test_the_rest_of_the_page_works_with_damaged_reports(place: str, static: Pat
                 assert answer["curves"][1]["points"] == (100 if "from" in more else 1999)
 
 
+def test_many_damaged_trials_are_counted(place: str, static: Path) -> None:
+    store = open_store(place)
+    attempts = [begin(store) for _ in range(5)]
+    store.write([metric(attempt, "training", 1, {"loss": 1.0}) for attempt in attempts])
+    store.close()
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE metrics SET body = '{'")
+    database.close()
+    with Site(place, static) as site:
+        numbers = ",".join(str(attempt.trial_id) for attempt in attempts)
+        note = site.get(f"/api/curves?trials={numbers}&key=training/loss")["note"]
+        assert (note.count(" is missing: "), note.endswith("; 2 more are damaged")) == (3, True)
+
+
 def test_a_row_that_cannot_be_decoded_is_an_error_of_what_needs_it(place: str, static: Path) -> None:
     store = open_store(place)
     attempts = [begin(store) for _ in range(2)]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from determined.plural import counted
-from determined.store.states import TRIAL_ENDED
+from determined.store.states import TRIAL_ENDED, TRIAL_FAILED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,7 +128,7 @@ def _missing(damaged: Mapping[int, str]) -> list[str]:
     """Return which trials are not drawn because their reports are damaged; of many, how many more there are."""
     named = [f"trial {number} is missing: {reason}" for number, reason in list(damaged.items())[:_MOST_NAMED]]
     more = len(damaged) - len(named)
-    return [*named, *([f"{counted(more, 'more trial')} with damaged reports"] if more else [])]
+    return [*named, *([f"{more} more are damaged"] if more else [])]
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
@@ -146,7 +145,7 @@ def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
         "high": _single(curve.high),
         "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
         "ended": None if last is None else {"x": last[0], "y": last[1]},
-        "failed": is_valid and trial.state in ("ERROR", "INVALID_HP"),
+        "failed": is_valid and trial.state in TRIAL_FAILED,
     }
 
 

@@ -14,9 +14,8 @@ from determined.config.metric_values import finite_number
 from determined.config.secrets.masking import MASK, mask_secrets
 from determined.experiment.searched_names import searched_names
 from determined.store.experiment_records import Experiment, Trial
+from determined.store.states import TRIAL_FAILED
 from determined.store.store import Store
-
-FAILED = ("ERROR", "INVALID_HP")
 
 _LAST_LINES = 20  # enough for the traceback of most errors
 # The end of a reason that the runner found in a traceback, perhaps with a remark about retries after it.
@@ -66,7 +65,7 @@ def failure_groups(store: Store, experiment_ids: Sequence[int]) -> list[FailureG
     experiments = {found: store.experiments.get(found) for found in experiment_ids}
     trials = {found: store.experiments.trials(found) for found in experiments}
     groups: dict[tuple[str, str | None, int | None], list[Trial]] = {}
-    for row in (row for rows in trials.values() for row in rows if row.state in FAILED):
+    for row in (row for rows in trials.values() for row in rows if row.state in TRIAL_FAILED):
         message, file, line = _parts(_reason(row))
         groups.setdefault((_VALUE.sub("…", message), file, line), []).append(row)
     return [

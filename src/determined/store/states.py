@@ -35,6 +35,8 @@ CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
 # Terminal states: nothing more happens unless the user continues the experiment.
 EXPERIMENT_ENDED: tuple[Literal["COMPLETED", "CANCELED", "ERROR"], ...] = ("COMPLETED", "CANCELED", "ERROR")
 TRIAL_ENDED: tuple[TrialState, ...] = (*EXPERIMENT_ENDED, "STOPPED_EARLY", "INVALID_HP")
+# Failed trials, as they are counted, listed and marked: also one whose program rejected its hyperparameters.
+TRIAL_FAILED: tuple[TrialState, ...] = ("ERROR", "INVALID_HP")
 # Terminal states without the intended result: a continued experiment starts such trials again.
 UNSUCCESSFUL: tuple[Literal["CANCELED", "ERROR"], ...] = ("CANCELED", "ERROR")
 # States in which a runner must exist.

@@ -13,6 +13,7 @@ from determined.store.databases.base import Database
 from determined.store.process import Process
 from determined.store.records import Log, LogFilter
 from determined.store.sql.logs import LogRange, first_line_at, read_log_page
+from determined.store.states import TRIAL_FAILED
 
 # The newest validation is found by the primary key of `metrics`, without reading others.
 _LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.archived = 0
@@ -206,9 +207,10 @@ class Overview:
         found = self._database.execute(
             "SELECT DISTINCT t.experiment_id FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id "
             "AND a.number = t.attempt JOIN experiments e ON e.id = t.experiment_id WHERE e.archived = 0 AND "
-            "(t.state IN ('ERROR', 'INVALID_HP') OR (t.state IS NULL AND a.state IN ('failed', 'running'))) "
+            f"(t.state IN ({', '.join('?' * len(TRIAL_FAILED))}) "
+            "OR (t.state IS NULL AND a.state IN ('failed', 'running'))) "
             "ORDER BY t.experiment_id DESC LIMIT ?",
-            [most],
+            [*TRIAL_FAILED, most],
         )
         return [number for (number,) in found]
 

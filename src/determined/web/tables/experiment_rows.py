@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from determined.config.stored import StoredConfig
 from determined.store import standalone_runs
 from determined.store.process import is_abandoned
+from determined.store.states import TRIAL_FAILED
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview, RequestRow
 from determined.store.substores.overview import TrialRow as StoredTrial
@@ -27,7 +28,7 @@ from determined.web.tables.trial_rows import (
 
 
 class ExperimentRow(TypedDict):
-    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR.
+    """An experiment. `states` counts its trials by state; `failed` of them are in state ERROR or INVALID_HP.
 
     An `abandoned` one should be running, but its process has exited and no queue will start it.
     """
@@ -116,7 +117,7 @@ def _experiment_row(
         "ended": ended,
         "trials": len(trials),
         "states": dict(counts),
-        "failed": counts["ERROR"],
+        "failed": sum(counts[one] for one in TRIAL_FAILED),
         "checkpoint_bytes": sum(sizes.get(trial.id, (0, 0))[1] for trial in trials),
         "parent": row.parent_id,
         "reason": first_line(reason),
