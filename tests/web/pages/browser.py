@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import playwright.sync_api as api
 
@@ -45,6 +46,7 @@ class Ui:
 
     url: str
     token: str
+    login_file: Path
     process: subprocess.Popen[str]
 
 
@@ -62,7 +64,9 @@ def running_ui(search: Search) -> Iterator[Ui]:
     try:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
-        yield Ui(said["url"].rstrip("/"), Path(said["token_file"]).read_text().strip(), process)
+        token_file = Path(said["token_file"])
+        login_file = token_file.with_name(token_file.name.replace("token-", "login-", 1) + ".html")
+        yield Ui(said["url"].rstrip("/"), token_file.read_text().strip(), login_file, process)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
@@ -92,13 +96,14 @@ class Visitor:
 
 @contextlib.contextmanager
 def visiting(
-    browser: api.Browser, ui: Ui, *, width: int = 1280, theme: str = "light", login: bool = True
+    browser: api.Browser, ui: Ui, *, width: int = 1280, theme: str = "light", login: bool = True, **options: Any
 ) -> Iterator[Visitor]:
-    """Return a fresh browser profile that has logged in with the token."""
+    """Return a fresh browser profile that has logged in with the token; `options` are those of `new_context`."""
     context = browser.new_context(
         viewport={"width": width, "height": 800},
         color_scheme="dark" if theme == "dark" else "light",
         accept_downloads=True,
+        **options,
     )
     try:
         context.set_default_timeout(60_000)
@@ -115,3 +120,14 @@ def visiting(
         visitor.check()
     finally:
         context.close()
+
+
+def serious_problems(page: api.Page) -> list[str]:
+    """Return what axe finds on a page that somebody could not use because of it."""
+    page.evaluate(AXE.read_text())
+    result = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+    return [
+        f"{violation['id']}: {violation['nodes'][0]['html'][:200]}"
+        for violation in result["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]

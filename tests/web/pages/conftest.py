@@ -1,8 +1,13 @@
-"""A store with a search that has failures, a second search, and a browser that looks at them."""
+"""A store with a search that has failures, a second search, a queue, and a browser that looks at them.
+
+Each worker makes them once for the whole package: what a test changes there, no other test may depend on.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,10 @@ from typing import Any
 import playwright.sync_api as api
 import pytest
 
+from determined.store.process import this_user
+from determined.store.rows import MetricRow
+from determined.store.store import Store
+from determined.store.substores.queue import NewEntry
 from tests.helpers.searches import Search
 from tests.web.pages.browser import CHROMIUM, FLAGS, Ui, Visitor, running_ui, visiting, why_not
 
@@ -37,9 +46,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
-    """An adaptive search of 16 trials, of which those with opt = lion failed, and a grid of two."""
+    """An adaptive search of 16 trials, of which those with opt = lion failed, a grid of two, and one that waits."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     home = tmp_path_factory.mktemp("runs")
@@ -54,18 +63,33 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
     }
     other = Search(home, MODEL, grid, environment=environment)
     other.activate(other.create())
+    waiting = Search(home, MODEL, {**CONFIG, "name": "a <b>later</b> search"}, environment=environment).create()
     search.det("model", "create", "digits <u>model</u>")
+    with search.opened() as store:
+        # Without a daemon, as after a restart of the machine: nothing starts while tests look.
+        store.queue.add(NewEntry(waiting, socket.gethostname(), this_user(), priority=7, slots=1))
+        store.write(samples(store, 3, "cpu", "load"))
     return search
 
 
-@pytest.fixture(scope="module")
+def samples(store: Store, trial_id: int, group: str, name: str) -> list[MetricRow]:
+    """Return a profile of a trial: values that it reported without a step, one each second."""
+    attempt = store.attempts(trial_id)[-1]
+    bodies = [json.dumps({name: value}) for value in (10, 35, 20, 80)]
+    return [
+        MetricRow(trial_id, attempt.number, 10_000 + second, group, None, body, attempt.started + second)
+        for second, body in enumerate(bodies)
+    ]
+
+
+@pytest.fixture(scope="package")
 def ui(runs: Search) -> Iterator[Ui]:
     """`det ui` on that store."""
     with running_ui(runs) as started:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Browser]:
     """Chromium without a window."""
     home = str(tmp_path_factory.mktemp("browser"))  # for its caches

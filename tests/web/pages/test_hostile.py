@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import playwright.sync_api as api
 import pytest
 
+from determined.store.process import this_user
+from determined.store.substores.queue import NewEntry
 from determined.store.substores.registry import Edit
 from tests.helpers.searches import Search
 from tests.store.rows import metric, start
 from tests.web.pages.browser import Ui, running_ui, visiting, why_not
+from tests.web.pages.conftest import samples
 from tests.web.pages.hostile_model.text import HOSTILE, LONG
 
 MODEL = Path(__file__).parent / "hostile_model"
@@ -49,7 +53,7 @@ VIEWS = [
     "/models/1",
 ]
 
-WITHOUT_TEXT = ("/trials/1?tab=attempts", "/trials/1?tab=profile", "/queue")
+WITHOUT_TEXT = ("/trials/1?tab=attempts",)
 
 # What must not be in the page: elements of the hostile text; direction marks that reach beyond what shows them; text
 # wider than the window. Without frames or a timer, so that the content policy allows it.
@@ -105,6 +109,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Search:
     search.activate(search.create(), expect=1)  # its only trial fails
     with search.opened() as store:
         store.upkeep.describe(1, notes=LONG)
+        store.queue.add(NewEntry(1, socket.gethostname(), this_user()))
+        store.queue.add(NewEntry(2, f"host {HOSTILE}", f"user {HOSTILE}"))
+        store.write([*samples(store, 1, "cpu", HOSTILE), *samples(store, 1, HOSTILE, LONG)])
         checkpoint = store.checkpoints(1)[0].checkpoint_id
         labels, metadata = [HOSTILE, LONG], {HOSTILE: LONG, "nested": {HOSTILE: [HOSTILE]}}
         made = store.registry.create_model(HOSTILE, description=LONG, labels=labels, metadata=metadata, owner=HOSTILE)

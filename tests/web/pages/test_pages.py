@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.helpers.searches import Search
-from tests.web.pages.browser import AXE, Ui, Visitor, visiting
+from tests.web.pages.browser import AXE, Ui, Visitor, running_ui, serious_problems, visiting
 
 VIEWS = {
     "runs": "/runs",
@@ -51,50 +51,56 @@ def test_every_view_shows_its_data_and_no_problem(name: str, visitor: Visitor) -
 def test_axe_finds_nothing_serious(theme: str, width: int, browser: api.Browser, ui: Ui) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is missing: `make page` installs it")
-    found = []
+    with visiting(browser, ui, width=width, theme=theme, login=False) as visitor:
+        page = visitor.page
+        page.goto(ui.url)
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        found = [f"login: {problem}" for problem in _problems_of(page)]
     with visiting(browser, ui, width=width, theme=theme) as visitor:
-        for name in (
-            "runs",
-            "experiments",
-            "curves",
-            "hparams",
-            "search",
-            "failures",
-            "trial",
-            "log",
-            "checkpoints",
-            "code",
-            "compare",
-            "attempts",
-            "dialog",
-        ):
+        for name in (*VIEWS, "dialog"):
             page = visitor.open(VIEWS[name if name in VIEWS else "curves"])
             if name == "dialog":
                 page.get_by_role("button", name="Actions").click()
                 page.get_by_role("button", name="Fork", exact=True).click()
                 expect(page.get_by_role("dialog")).to_be_visible()
-            page.evaluate(AXE.read_text())
-            result = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
-            found += [
-                f"{name}: {violation['id']}: {violation['nodes'][0]['html'][:200]}"
-                for violation in result["violations"]
-                if violation["impact"] in ("serious", "critical")
-            ]
-            wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            if wide > 0:
-                found.append(f"{name}: {wide} pixels wider than the window")
+            found += [f"{name}: {problem}" for problem in _problems_of(page)]
     assert found == [], "\n".join(found)
 
 
-def test_the_code_of_the_login_file_works_once(browser: api.Browser, runs: Search, ui: Ui) -> None:
-    with visiting(browser, ui, login=False) as visitor:
-        visitor.expected = ("401",)
-        visitor.page.goto(ui.url + "/runs#not-a-code")
-        expect(visitor.page.locator("[role=alert]")).to_contain_text("code")
-        assert visitor.page.url.endswith("/runs")  # the code is not kept in the address
-        visitor.page.fill("input[type=password]", ui.token)
-        visitor.page.click("text=Sign in")
-        expect(visitor.page.locator("table")).to_contain_text("Stopped early")
+def _problems_of(page: api.Page) -> list[str]:
+    """Return what keeps somebody from using the page."""
+    wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return [*serious_problems(page), *([f"{wide} pixels wider than the window"] if wide > 0 else [])]
+
+
+def test_the_login_file_leads_in_once_and_its_code_is_not_kept(browser: api.Browser, runs: Search) -> None:
+    with running_ui(runs) as ui:
+        match = re.search(r"#([\w-]+)", ui.login_file.read_text())
+        assert match is not None
+        with visiting(browser, ui, login=False) as visitor:
+            page = visitor.page
+            page.goto(ui.login_file.as_uri())
+            expect(page.locator("table")).to_contain_text("Stopped early")
+            assert page.url == f"{ui.url}/"
+            page.reload()
+            expect(page.locator("table")).to_contain_text("Stopped early")  # the session stays
+            stored = page.evaluate("() => JSON.stringify({ ...localStorage, ...sessionStorage })")
+            assert match[1] not in stored
+            assert ui.token not in stored
+            page.evaluate("() => localStorage.clear()")  # the cookie alone, which other ports get as well
+            visitor.expected = ("401",)
+            page.reload()
+            expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        with visiting(browser, ui, login=False) as visitor:
+            visitor.expected = ("401",)
+            page = visitor.page
+            page.goto(ui.login_file.as_uri())
+            expect(page.locator("[role=alert]")).to_contain_text("code")
+            assert page.url == f"{ui.url}/"
+            expect(page.locator("table")).to_have_count(0)
+            page.fill("input[type=password]", ui.token)
+            page.click("text=Sign in")
+            expect(page.locator("table")).to_contain_text("Stopped early")
 
 
 def test_filter_sort_columns_and_selection_are_in_the_address(visitor: Visitor) -> None:
@@ -136,7 +142,8 @@ def test_a_mistake_in_the_filter_is_shown_at_its_place(visitor: Visitor) -> None
 def test_keyboard_only_from_the_table_to_a_comparison(visitor: Visitor) -> None:
     page = visitor.open("/runs")
     page.keyboard.press("?")
-    expect(page.locator("dialog")).to_contain_text("compare the selected rows")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_contain_text("compare the selected rows")
     page.keyboard.press("Escape")
     expect(page.locator("dialog")).to_have_count(0)
     page.locator(".table-frame").focus()

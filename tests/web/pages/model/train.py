@@ -44,7 +44,7 @@ def train() -> None:
             if done % 4 == 0:
                 print(f"batch {done}: loss {loss}")  # noqa: T201
                 context.train.report_validation_metrics(
-                    done, {"loss": loss, "accuracy": 1 / (1 + loss), "note": HOSTILE}
+                    done, {"loss": loss, "accuracy": 1 / (1 + loss), "epochs": done / 16, "note": HOSTILE}
                 )
             if done % 16 == 0:
                 with context.checkpoint.store_path({"steps_completed": done}) as (path, _):
