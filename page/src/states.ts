@@ -2,7 +2,6 @@
 import type { ExperimentRow } from "./types.ts";
 
 const FAILED = ["ERROR", "INVALID_HP"];
-const COMPLETED = ["COMPLETED", "STOPPED_EARLY"];
 const RUNNING = ["RUNNING", "STOPPING"];
 
 export function isFailed(state: string): boolean {
@@ -21,6 +20,8 @@ export function experimentState(row: Pick<ExperimentRow, "state" | "queued" | "s
 
 export interface Counts {
   completed: number;
+  /** Those that the search stopped, or that ended before their length. */
+  stopped: number;
   running: number;
   failed: number;
   /** Those that wait, are paused, or were canceled. */
@@ -29,9 +30,10 @@ export interface Counts {
 
 /** Counts trials by what became of them, from the number of trials in each state. */
 export function countStates(states: Readonly<Record<string, number>>): Counts {
-  const counts = { completed: 0, running: 0, failed: 0, others: 0 };
+  const counts = { completed: 0, stopped: 0, running: 0, failed: 0, others: 0 };
   for (const [state, count] of Object.entries(states)) {
-    counts[isFailed(state) ? "failed" : COMPLETED.includes(state) ? "completed" : isRunning(state) ? "running" : "others"] += count;
+    const kind = isFailed(state) ? "failed" : isRunning(state) ? "running" : state === "COMPLETED" ? "completed" : state === "STOPPED_EARLY" ? "stopped" : "others";
+    counts[kind] += count;
   }
   return counts;
 }

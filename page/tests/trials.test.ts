@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { hparamAxis, metricAxis } from "../src/charts/axes.ts";
 import { heatCells, heatCsv } from "../src/charts/heatmap.tsx";
 import { toCsv } from "../src/charts/row_table.tsx";
+import { compareCommand, comparePython, experimentCopies, listCopies, trialCopies } from "../src/pages/copies.ts";
 import { drawnTrials } from "../src/pages/experiment/curves.tsx";
 import { decisionsCsv, searchCounts } from "../src/pages/search_state.ts";
 import { allStates, countStates, experimentState, isFailed, statesOf } from "../src/states.ts";
@@ -21,7 +22,7 @@ function decision(trial: number | null, action: SearchDecision["action"], more: 
 }
 
 test("failed are trials with an error and those that refused their hyperparameters, everywhere", () => {
-  assert.deepEqual(countStates({ COMPLETED: 4, STOPPED_EARLY: 2, RUNNING: 3, STOPPING: 1, ERROR: 1, INVALID_HP: 3, PAUSED: 1, QUEUED: 2, CANCELED: 1 }), { completed: 6, running: 4, failed: 4, others: 4 });
+  assert.deepEqual(countStates({ COMPLETED: 4, STOPPED_EARLY: 2, RUNNING: 3, STOPPING: 1, ERROR: 1, INVALID_HP: 3, PAUSED: 1, QUEUED: 2, CANCELED: 1 }), { completed: 4, stopped: 2, running: 4, failed: 4, others: 4 });
   assert.deepEqual(statesOf([trial(1), trial(2, { state: "INVALID_HP" }), trial(3)]), { COMPLETED: 2, INVALID_HP: 1 });
   assert.deepEqual(allStates([{ states: { ERROR: 1 } }, { states: { ERROR: 2, RUNNING: 1 } }]), { ERROR: 3, RUNNING: 1 });
   assert.ok(isFailed("INVALID_HP") && !isFailed("CANCELED"));
@@ -67,4 +68,14 @@ test("the file of a heat map has values of hyperparameters, and ranges where a c
   const rows = [trial(1, { hparams: { lr: 0, layers: 2 } }), trial(2, { hparams: { lr: 8, layers: 3 } }), trial(3, { hparams: { lr: 7.5, layers: 3 }, best: 0.5 })];
   const [x, y] = ["lr", "layers"].map((name) => hparamAxis(name, rows, name === "lr" ? { name, kind: "double", low: 0, high: 8, values: [] } : undefined));
   assert.equal(heatCsv(heatCells(rows, x!, y!), x!, y!), "lr from,lr to,layers from,layers to,best,trials\n0,1,2,2,1,1\n7,8,3,3,0.5,2 3\n");
+});
+
+test("what is copied names the rows that are shown", () => {
+  assert.equal(trialCopies([1, 2, 3, 7]).commands["these trials"], "det trial describe 1-3,7");
+  assert.equal(trialCopies([1, 2]).python["these trials"], "from determined.experimental import client\n[client.get_trial(id) for id in [1, 2]]");
+  assert.equal(compareCommand([4, 2]), "det experiment compare --trials 2,4");
+  assert.equal(comparePython([4, 2]), "from determined.experimental import client\nclient.compare([4, 2])");
+  assert.equal(experimentCopies([3, 5]).commands["these experiments"], "det experiment describe 3,5");
+  assert.equal(listCopies(true).commands["all experiments"], "det experiment list --all");
+  assert.equal(listCopies(false).python["all experiments"], "from determined.experimental import client\nclient.list_experiments(archived=False)");
 });

@@ -74,9 +74,9 @@ export function CopyMenu({ commands, python }: { commands: { [name: string]: str
       {(close) => ([["Copy as det", commands], ["Copy as Python", python]] as const).flatMap(([title, texts]) => [
         <h3 key={title}>{title}</h3>,
         ...Object.entries(texts).map(([name, text]) => (
-          <button key={title + name} title={text} onClick={() => {
+          <button key={title + name} title={shorten(text, 400)} onClick={() => {
             close();
-            void copyText(text).then((done) => say(done ? `Copied: ${text}` : "The browser did not allow copying.", done ? "" : "bad"));
+            void copyText(text).then((done) => say(done ? `Copied: ${shorten(text, 400)}` : "The browser did not allow copying.", done ? "" : "bad"));
           }}><span class="grow">{name}<br /><span class="quiet mono">{shorten(text.split("\n")[0] ?? "", 46)}</span></span></button>
         )),
       ])}

@@ -136,7 +136,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
         {hover && !drag && <div class="tip" style={{ left: `${hover.point.x + 14}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>trial {hover.row.id}</strong><br />{axes.map((axis) => `${shorten(axis.title, 18)} ${shorten(axis.text(hover.row), 18)}`).join(", ")}</div>}
       </div></div>
       <RowTable rows={rows} axes={axes} title="parallel coordinates" canvas={() => canvas.current}>
-        <span>{only ? `${formatCount(only.size)} of ${formatCount(rows.length)} trials` : "Drag along an axis to filter the curves and the table."} Dashed: failed.</span>
+        <span>{only ? `${formatCount(only.size)} of ${formatCount(rows.length)} trials` : "Drag along an axis to filter the curves, the table, the search and the checkpoints."} Dashed: failed.</span>
         <span>worst <span class="heat" aria-hidden="true" /> best</span>
         <BrushInputs axes={axes} brushes={brushes} onBrush={onBrush} />
         {brushes.size > 0 && <button class="plain" onClick={() => onBrush("")}>Clear the brushes</button>}

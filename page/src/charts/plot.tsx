@@ -55,6 +55,11 @@ export function axisText(axis: string, x: number): string {
   return axis === "time" ? (x > 1e8 ? formatTime(x, true) : formatDuration(x)) : `${axis === "epochs" ? "epoch" : "batch"} ${formatNumber(x)}`;
 }
 
+/** A time on the axis; short ones with all their digits, because neighbours on the axis must differ. */
+function tickTime(tick: number): string {
+  return tick > 1e8 ? formatTime(tick).slice(5) : tick < 10 ? `${formatNumber(tick)} s` : formatDuration(tick);
+}
+
 function options(props: PlotProps, width: number, pointer: Pointer, onCursor: (plot: uPlot) => void): uPlot.Options {
   const ink = cssColour("--ink-3");
   const line = cssColour("--line");
@@ -79,7 +84,7 @@ function options(props: PlotProps, width: number, pointer: Pointer, onCursor: (p
       y: { distr: props.log ? 3 : 1, range: () => props.yRange },
     },
     axes: [
-      { ...axis, size: 34, space: 70, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : props.axis === "time" ? (tick > 1e8 ? formatTime(tick).slice(5) : formatDuration(tick)) : formatNumber(tick))) },
+      { ...axis, size: 34, space: 70, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : props.axis === "time" ? tickTime(tick) : formatNumber(tick))) },
       { ...axis, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : formatNumber(tick))) },
     ],
     series: [{}, ...lines],

@@ -11,6 +11,7 @@ import { duration } from "../table/columns.tsx";
 import type { Comparison, MetricKeys, TrialRow } from "../types.ts";
 import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
+import { compareCommand, comparePython } from "./copies.ts";
 import { chosenMetric } from "./experiment/curves.tsx";
 
 const MOST_COLUMNS = 30;
@@ -21,7 +22,7 @@ export function ComparePage() {
   const answer = useAnswer<Comparison>(ids.length ? `/api/compare?trials=${ids.join(",")}` : null);
   return (
     <>
-      <div class="head"><h1 class="grow">Compare {ids.length > 0 && plural(ids.length, "trial")}</h1><AddTrials ids={ids} />{ids.length > 0 && <Copy text={`from determined.experimental import client\nclient.compare([${ids.join(", ")}])`} label="Copy as Python" />}</div>
+      <div class="head"><h1 class="grow">Compare {ids.length > 0 && plural(ids.length, "trial")}</h1><AddTrials ids={ids} />{ids.length > 0 && <><Copy text={compareCommand(ids)} label="Copy as det" /><Copy text={comparePython(ids)} label="Copy as Python" /></>}</div>
       {ids.length === 0
         ? <Panel><Empty title="Nothing to compare yet"><p>Select trials in the table of runs, or type their numbers above.</p><div class="row"><Link class="button" to="/runs">To the runs</Link></div></Empty></Panel>
         : <Shown answer={answer} what="the comparison">{(data) => <Compared data={data} ids={ids} />}</Shown>}

@@ -1,11 +1,13 @@
 // Failed trials grouped by their error, with what they share and others do not.
+import { CopyMenu } from "../actions/actions.tsx";
 import { setParams, useAddress } from "../address.ts";
-import { firstLine, formatCount, plural, shorten } from "../format.ts";
+import { firstLine, formatCount, plural, sentence, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { Pieces } from "../logs/pieces.tsx";
 import type { ExperimentRows, FailureGroup, Failures } from "../types.ts";
 import { Copy, Empty, Link, Panel, Shown } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
+import { trialCopies } from "./copies.ts";
 
 export function FailuresPage() {
   const { params } = useAddress();
@@ -44,6 +46,7 @@ function Group({ group }: { group: FailureGroup }) {
         <span class="badge bad">{formatCount(group.trials.length)}</span>
         <h2 class="grow wrap">{shorten(group.error, 400)}</h2>
         {group.file && <code>{group.file}{group.line !== null && `:${group.line}`}</code>}
+        <CopyMenu {...trialCopies(group.trials)} />
         <Link class="button" to={`/compare?trials=${group.trials.join(",")}`}>Compare</Link>
       </div>
       <div class="panel-body stack">
@@ -58,7 +61,7 @@ function Group({ group }: { group: FailureGroup }) {
         )}
         {group.example && group.example !== group.error && <details><summary>The error of trial {group.trials[0]}</summary><pre class="lines" tabIndex={0} role="region" aria-label="Error"><Long text={group.example} most={4000} /></pre></details>}
         {group.last_lines.length > 0 && <div><h3>Last lines of its log</h3><pre class="lines" tabIndex={0} role="region" aria-label="Last lines">{group.last_lines.map((line, at) => <span key={at}><Pieces text={shorten(line, 600)} />{"\n"}</span>)}</pre><Link to={`/trials/${group.trials[0]}?tab=log`}>The whole log</Link></div>}
-        {group.command && <div><h3>Try one again</h3><div class="copy-line"><code tabIndex={0}>{group.command}</code><Copy text={group.command} label="Copy as det" /></div></div>}
+        {group.command && <div><h3>Try one again</h3><div class="copy-line"><code tabIndex={0}>{group.command}</code><Copy text={group.command} label="Copy as det" /></div>{group.command_note && <p class="quiet">{sentence(group.command_note)}</p>}</div>}
       </div>
     </section>
   );

@@ -4,12 +4,13 @@ import { useAnswer } from "../live.ts";
 import type { ModelDetail, ModelRows } from "../types.ts";
 import { Copy, Empty, Facts, Link, Panel, Shown, Tags } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
+import { python } from "./copies.ts";
 
 export function ModelsPage() {
   const answer = useAnswer<ModelRows>("/api/models");
   return (
     <>
-      <div class="head"><h1 class="grow">Models</h1><Copy text="det model list" label="Copy as det" /></div>
+      <div class="head"><h1 class="grow">Models</h1><Copy text="det model list" label="Copy as det" /><Copy text={python("client.list_models()")} label="Copy as Python" /></div>
       <Shown answer={answer} what="the models">{({ rows }) => (
         <Panel flush>
           {rows.length === 0 ? <Empty title="No models are registered"><p>Register a checkpoint on its experiment's page to give it a name and a version.</p></Empty> : (
@@ -39,7 +40,7 @@ function Model({ data }: { data: ModelDetail }) {
       <div class="head">
         <div class="grow"><div class="crumbs"><Link to="/models">Models</Link> / {row.id}</div><div class="title"><h1 class="name">{row.name}</h1><Tags tags={row.labels} /></div>{row.description && <p class="quiet"><Long text={row.description} /></p>}</div>
         <Copy text={command} label="Copy as det" />
-        <Copy text={`from determined.experimental import client\nclient.get_model(${JSON.stringify(row.name)})`} label="Copy as Python" />
+        <Copy text={python(`client.get_model(${JSON.stringify(row.name)})`)} label="Copy as Python" />
       </div>
       <Panel><Facts items={[["Owner", row.owner], ["Created", formatTime(row.created)], ["Changed", formatTime(row.updated)], ...Object.entries(row.metadata).map(([name, value]) => [shorten(name, 80), <Long text={formatValue(value)} most={200} />] as const)]} />{row.notes && <p><Long text={row.notes} most={2000} /></p>}</Panel>
       <Panel flush title="Versions">

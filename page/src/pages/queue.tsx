@@ -4,12 +4,14 @@ import { useAnswer } from "../live.ts";
 import type { QueueRows } from "../types.ts";
 import { BulkActions } from "../actions/actions.tsx";
 import { Copy, Empty, Link, Meter, Notice, Panel, Shown, State } from "../ui/basics.tsx";
+import { experimentCopies } from "./copies.ts";
 
 export function QueuePage() {
   const answer = useAnswer<QueueRows>("/api/queue");
+  const ids = answer.data?.rows.map((row) => row.experiment) ?? [];
   return (
     <>
-      <div class="head"><h1 class="grow">Queue</h1><Copy text="det queue list" label="Copy as det" /></div>
+      <div class="head"><h1 class="grow">Queue</h1><Copy text="det queue list" label="Copy as det" />{ids.length > 0 && <Copy text={experimentCopies(ids).python["these experiments"]!} label="Copy as Python" />}</div>
       <Shown answer={answer} what="the queue">{(data) => (
         <>
           {data.notes.map((note) => <Notice key={note}><span class="wrap">{note}</span></Notice>)}

@@ -11,6 +11,7 @@ import { DataTable, namesInUse } from "../table/data_table.tsx";
 import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../types.ts";
 import { Empty, Segments, Shown } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
+import { experimentCopies, listCopies, trialCopies } from "./copies.ts";
 
 const EXPERIMENT_ACTIONS = ["pause", "activate", "cancel", "kill", "label", "unlabel", "archive", "unarchive", "delete"];
 
@@ -21,8 +22,6 @@ export function RunsPage() {
     <>
       <div class="head">
         <h1 class="grow">Runs</h1>
-        <CopyMenu commands={{ experiments: params.get("archived") === "1" ? "det experiment list --all" : "det experiment list" }}
-          python={{ experiments: "from determined.experimental import client\nclient.list_experiments()" }} />
         <Segments label="Rows" value={experiments ? "experiments" : "trials"} options={[["trials", "Trials"], ["experiments", "Experiments"]]}
           onChange={(view) => go(view === "experiments" ? "/runs?view=experiments" : "/runs")} />
       </div>
@@ -72,17 +71,18 @@ function Trials() {
   const metrics = useAnswer<MetricKeys>("/api/metrics");
   const rows = answer.data?.rows;
   const columns = useMemo(() => trialColumns(rows ?? [], metrics.data?.keys ?? []), [rows, metrics.data]);
-  return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} unread={metrics.data?.unread_trials ?? 0} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />} />}</Shown>;
+  return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} unread={metrics.data?.unread_trials ?? 0} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />}
+    copy={(ids) => <CopyMenu {...(ids ? trialCopies(ids) : listCopies(params.get("archived") === "1"))} />} />}</Shown>;
 }
 
 /** The table of trials. The statistics of `pending` ones are missing, and the metrics of `unread` ones are no columns. */
-export function TrialTable({ rows, columns, pending, unread, defaults, tools, only, experiment }: {
+export function TrialTable({ rows, columns, pending, unread, defaults, tools, copy, only, experiment }: {
   rows: readonly TrialRow[]; columns: ReturnType<typeof trialColumns>; pending: number; unread: number; defaults: readonly string[];
-  tools?: ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
+  tools?: ComponentChildren; copy?: (ids: number[] | null) => ComponentChildren; only?: ReadonlySet<number> | null; experiment?: number;
 }) {
   return (
     <DataTable label="Trials" noun="trial" rows={rows} columns={columns} defaults={defaults} id={(row) => row.id} address={(row) => `/trials/${row.id}`} only={only ?? null}
-      texts={(row) => `${row.id} ${row.experiment_name} ${row.labels.join(" ")} ${row.state}`} example="lr < 1e-3 and state = ERROR and label = x" tools={tools} empty={<NoRuns />}
+      texts={(row) => `${row.id} ${row.experiment_name} ${row.labels.join(" ")} ${row.state}`} example="lr < 1e-3 and state = ERROR and label = x" tools={tools} {...(copy ? { copy } : {})} empty={<NoRuns />}
       onCompare={compareTrials} actions={(ids, chosen) => <TrialActions ids={ids} rows={chosen} />}
       foot={(shown) => <>
         <TrialCounts states={statesOf(shown)} failures={experiment ? `/failures?experiment=${experiment}` : "/failures"} />
@@ -115,7 +115,7 @@ function Experiments() {
   return (
     <Shown answer={answer} what="the experiments">{(data) => (
       <DataTable label="Experiments" noun="experiment" rows={data.rows} columns={EXPERIMENT_COLUMNS} defaults={EXPERIMENT_DEFAULTS} id={(row) => row.id} address={(row) => `/experiments/${row.id}`}
-        texts={(row) => `${row.id} ${row.name} ${row.description} ${row.labels.join(" ")} ${row.state}`} example="searcher = adaptive_asha and failed > 0" tools={<ArchivedSwitch />} empty={<NoRuns />}
+        texts={(row) => `${row.id} ${row.name} ${row.description} ${row.labels.join(" ")} ${row.state}`} example="searcher = adaptive_asha and failed > 0" tools={<ArchivedSwitch />} copy={(ids) => <CopyMenu {...(ids ? experimentCopies(ids) : listCopies(params.get("archived") === "1"))} />} empty={<NoRuns />}
         onCompare={compare(data.rows)} actions={(ids) => <BulkActions ids={ids} noun="experiment" actions={EXPERIMENT_ACTIONS} />}
         foot={(shown) => <span>Trials: <TrialCounts states={allStates(shown)} failures="/failures" /></span>} />
     )}</Shown>

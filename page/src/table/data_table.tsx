@@ -30,6 +30,8 @@ export interface DataTableProps<Row> {
   /** What is said about the rows that the filter leaves. */
   foot?: (shown: readonly Row[]) => ComponentChildren;
   empty: ComponentChildren;
+  /** Ways to copy the rows that are shown: null where none is filtered out. */
+  copy?: (ids: number[] | null) => ComponentChildren;
   actions?: (ids: number[], rows: Row[]) => ComponentChildren;
   onCompare?: (ids: number[]) => void;
 }
@@ -78,17 +80,22 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     setParams({ cols: joinList(list) === joinList(props.defaults) ? null : joinList(list), pin: pin === 1 ? null : String(pin) });
   const ids = rows.map(id).filter((one) => selected.has(one));
   const chosenRows = rows.filter((row) => selected.has(id(row)));
+  const visible = useMemo(() => new Set(result.map(id)), [result]);
+  const hidden = ids.filter((one) => !visible.has(one));
   const allBase = ids.length > 0 && ids.every((one) => baselines.has(one));
   return (
     <section class="panel">
       <div class="toolbar">
         <FilterBox value={query} onChange={(text) => setParams({ q: text })} names={names} mistake={parsed.mistake} example={props.example} />
         {props.tools}
+        {result.length > 0 && props.copy?.(result.length === rows.length ? null : result.map(id))}
         <ColumnMenu all={columns} chosen={chosen} pinned={pinned} onChange={onColumns} />
       </div>
       {ids.length > 0 && (
         <div class="toolbar chosen-bar" role="region" aria-label="Selected rows">
           <strong>{plural(ids.length, props.noun)} selected</strong>
+          {hidden.length > 0 && <span role="status">{hidden.length === ids.length ? "all" : formatCount(hidden.length)} of them not shown by the filter</span>}
+          {hidden.length > 0 && <button onClick={() => onSelect(new Set(ids.filter((one) => visible.has(one))))}>Unselect {hidden.length === 1 ? "it" : "those"}</button>}
           {props.onCompare && <button class="main" onClick={() => props.onCompare!(ids)}>Compare</button>}
           <button onClick={() => {
             const next = new Set(baselines);

@@ -3,7 +3,7 @@ import { Fragment, type ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go } from "../address.ts";
 import type { ApiError } from "../api.ts";
-import { formatPercent, sentence, toNumber, type Num } from "../format.ts";
+import { formatPercent, sentence, shorten, toNumber, type Num } from "../format.ts";
 import type { Answer } from "../live.ts";
 
 const KINDS: Record<string, string> = {
@@ -116,7 +116,7 @@ export async function copyText(text: string): Promise<boolean> {
 export function Copy({ text, label, title }: { text: string; label: string; title?: string }) {
   const [said, setSaid] = useState("");
   return (
-    <button title={title ?? text} onClick={() => void copyText(text).then((done) => {
+    <button title={title ?? shorten(text, 400)} onClick={() => void copyText(text).then((done) => {
       setSaid(done ? "Copied" : "Could not copy");
       setTimeout(() => setSaid(""), 1500);
     })}><span aria-live="polite">{said || label}</span></button>

@@ -1,4 +1,4 @@
-// How many trials were completed, run, and failed.
+// What became of trials, in numbers.
 import { Fragment } from "preact";
 import { formatCount } from "../format.ts";
 import { countStates } from "../states.ts";
@@ -9,6 +9,7 @@ export function TrialCounts({ states, failures }: { states: Readonly<Record<stri
   const counts = countStates(states);
   const parts = [
     counts.completed > 0 && `${formatCount(counts.completed)} completed`,
+    counts.stopped > 0 && `${formatCount(counts.stopped)} stopped early`,
     counts.running > 0 && `${formatCount(counts.running)} running`,
     counts.failed > 0 ? <Link to={failures}><span class="badge bad">{formatCount(counts.failed)} failed</span></Link> : "none failed",
     counts.others > 0 && `${formatCount(counts.others)} waiting, paused or canceled`,

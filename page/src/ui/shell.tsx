@@ -8,7 +8,7 @@ import { formatTime, sentence } from "../format.ts";
 import { useLive } from "../live.ts";
 import { Link, Notice } from "./basics.tsx";
 import { KeysDialog, useKeys } from "./keys.tsx";
-import { say, Toasts } from "./overlay.tsx";
+import { Menu, say, Toasts } from "./overlay.tsx";
 import { applyTheme, toggleTheme } from "./theme.ts";
 
 const PAGES = [["/runs", "Runs"], ["/failures", "Failures"], ["/queue", "Queue"], ["/models", "Models"]] as const;
@@ -77,8 +77,15 @@ export function Shell({ path, children }: { path: string; children: ComponentChi
           <span class="said">{exported ? `exported ${formatTime(exported.created)}` : live.problem ? "no answer" : live.running ? `${live.running} running` : "idle"}</span>
         </span>
         {!exported && <button class="plain wide" onClick={() => void exportView()} title="Write this view as one HTML file">Export</button>}
-        <button class="plain icon" onClick={toggleTheme} aria-label="Light or dark" title="Light or dark (t)">◐</button>
+        <button class="plain icon wide" onClick={toggleTheme} aria-label="Light or dark" title="Light or dark (t)">◐</button>
         <button class="plain icon wide" onClick={() => setHelp(true)} aria-label="Keys" title="Keys (?)">?</button>
+        <span class="narrow"><Menu label={<><span aria-hidden="true">⋯</span><span class="hidden-text">More</span></>} title="Export, theme, keys">{(close) => (
+          [["Export", () => void exportView()], ["Light or dark", toggleTheme], ["Keys", () => setHelp(true)]] as const).map(([name, act]) => (name !== "Export" || !exported) && (
+          <button key={name} onClick={() => {
+            close();
+            act();
+          }}>{name}</button>
+        ))}</Menu></span>
       </header>
       <main id="main" tabIndex={-1}>
         {live.problem && <Notice kind="bad" role="alert" title={live.problem}>What is shown is what was last read.</Notice>}
