@@ -322,7 +322,7 @@ export interface LogLines {
   newer: boolean;
 }
 
-/** A metric. `numeric` is false if it has values that are not numbers. */
+/** A metric. `numeric` is false if none of its values is a number. */
 export interface MetricKey {
   key: string;
   group: string;
@@ -487,7 +487,7 @@ export interface StoreState {
   problem: string | null;
 }
 
-/** Statistics of one metric of a trial. Values that are not numbers have a count and the last value only. */
+/** Statistics of one metric of a trial, of the numbers among its `count` values: `no_numbers` of them are none. Without any number there are a count and the last value only. */
 export interface Summary {
   count: number;
   last: unknown;
@@ -495,6 +495,7 @@ export interface Summary {
   max: Number;
   mean: Number;
   nonfinite: number;
+  no_numbers: number;
 }
 
 /** Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen. */
@@ -522,7 +523,7 @@ export interface TrialDetail {
   python: Record<string, string>;
 }
 
-/** A metric that a trial has reported. */
+/** A metric that a trial has reported. `numeric` is false if none of its values is a number. */
 export interface TrialMetric {
   key: string;
   group: string;

@@ -41,6 +41,8 @@ def test_integers_whose_sum_no_float_can_hold_are_added_to_floats() -> None:
     summary = _summary([_LARGE, _LARGE, 0.5])
     assert (summary["count"], summary["sum"], summary["mean"]) == (3, math.inf, math.inf)
     assert (summary["min"], summary["max"], summary["last"]) == (0.5, _LARGE, 0.5)
+    cancelled = statistics_of([0, 10 * _LARGE, -10 * _LARGE])
+    assert (cancelled.low, cancelled.high, cancelled.non_finite) == (0, 0, 2)
     statistics = statistics_of([_LARGE, _LARGE, 10 * _LARGE, 0.5])
     assert (statistics.points, statistics.mean, statistics.non_finite) == (4, math.inf, 1)
 
@@ -65,6 +67,17 @@ def _comparable(statistics: Statistics) -> list[str]:
     total = statistics.total
     finite = total is not None and abs(total) < 1e300
     return [*map(repr, statistics._replace(total=None)), str(finite)]
+
+
+@given(st.lists(_VALUES, min_size=1, max_size=8))
+def test_numbers_among_other_values_have_statistics_of_their_own(values: list[Any]) -> None:
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    found = statistics_of(values)
+    assert (found.points, found.others) == (len(values), len(values) - len(numbers))
+    assert repr(found.last) == repr(values[-1])
+    alone = statistics_of(numbers) if numbers else None
+    assert repr(found.newest_number) == repr(None if alone is None else alone.last)
+    assert repr(found.of_numbers()) == repr({} if alone is None else alone.of_numbers())
 
 
 @pytest.mark.parametrize(

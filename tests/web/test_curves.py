@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,25 @@ def test_an_unknown_trial_has_an_empty_curve_with_its_id_as_a_number(site: Site,
     refused = site.get(f"/api/curves?trials={largest + 1}&key=training/loss", 422)["error"]
     assert str(largest + 1) in refused
     assert str(largest) in site.get(f"/api/trials/{largest + 1}", 422)["error"]
+
+
+def test_metrics_with_a_few_values_that_are_no_numbers_are_drawn(site: Site, store: Store) -> None:
+    attempt, other = begin(store), begin(store)
+    values: list[Any] = [*range(97), None, "diverged"]
+    store.write([metric(attempt, "training", step, {"loss": value}) for step, value in enumerate(values, 1)])
+    store.write([metric(other, "training", 1, {"loss": 1.0, "note": "text"})])
+    path = f"/api/curves?trials={attempt.trial_id},{other.trial_id}&key=training/loss"
+    for question in ("", f"?trial={attempt.trial_id}", ""):  # the last one after their statistics are known
+        numeric = {one["key"]: one["numeric"] for one in site.get(f"/api/metrics{question}")["keys"]}
+        assert numeric["training/loss"]
+        assert numeric.get("training/note") in (None, False)
+        drawn = site.get(path)
+    assert drawn["note"] == "2 values of this metric are no numbers"
+    assert [curve["points"] for curve in drawn["curves"]] == [97, 1]
+    assert site.get(path.replace(f"{attempt.trial_id},", ""))["note"] is None
+    (shown,) = site.get(f"/api/trials/{attempt.trial_id}")["metrics"]
+    summary = {"count": 99, "last": 96, "min": 0, "max": 96, "mean": 48, "nonfinite": 0, "no_numbers": 2}
+    assert (shown["numeric"], shown["summary"]) == (True, summary)
 
 
 def test_overwritten_points_and_beginnings_of_attempts(site: Site, store: Store) -> None:

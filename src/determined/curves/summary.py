@@ -18,8 +18,9 @@ Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 class Statistics(NamedTuple):
     """The statistics of some values. Those of more values follow from those of two parts.
 
-    `points` is the number of values, `kind` their common JSON type, "string" if they differ. Only numbers have a sum;
-    `low` and `high` are the extremes of the finite ones, None if there are none.
+    `points` is the number of values, `kind` their common JSON type, "string" if they differ. `others` of them are no
+    numbers; the numbers among them have a sum, and `low` and `high` are the extremes of the finite ones, None if there
+    are none. `last_number` is the last number where the last value is none.
     """
 
     points: int
@@ -29,15 +30,20 @@ class Statistics(NamedTuple):
     low: float | None = None
     high: float | None = None
     non_finite: int = 0
+    others: int = 0
+    last_number: float | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return the statistics as commands and the SDK show them."""
+        """Return the statistics as commands and the SDK show them: with those of numbers if all values are."""
         shown = {"count": self.points, "last": self.last, "type": self.kind}
+        return {**shown, **self.of_numbers()} if self.kind == "number" else shown
+
+    def of_numbers(self) -> dict[str, Any]:
+        """Return sum, mean and extremes of the values that are numbers; nothing if none is."""
         if self.total is None:
-            return shown
-        last = self.last if is_finite(self.last) else number(self.last)
+            return {}
+        last = self.newest_number if is_finite(self.newest_number) else number(self.newest_number)
         return {
-            **shown,
             "sum": self.total,
             "mean": self.mean,
             "min": last if self.low is None else self.low,
@@ -46,19 +52,36 @@ class Statistics(NamedTuple):
 
     @property
     def mean(self) -> float | None:
-        """The mean of the values; None if they are not numbers."""
-        return None if self.total is None else (number(self.total) or 0.0) / self.points
+        """The mean of the numbers; None if there are none."""
+        return None if self.total is None else (number(self.total) or 0.0) / (self.points - self.others)
+
+    @property
+    def newest_number(self) -> float | None:
+        """The last value that is a number; None if none is."""
+        return self.last_number if number(self.last) is None else self.last
 
 
 def statistics_of(values: Sequence[Any]) -> Statistics:
     """Return the statistics of values, of which there is at least one, in the order of their reports."""
     kinds = {_KINDS.get(kind, "string") for kind in set(map(type, values))}
     if kinds != {"number"}:
-        return Statistics(len(values), values[-1], kinds.pop() if len(kinds) == 1 else "string")
+        kind = kinds.pop() if len(kinds) == 1 else "string"
+        numbers = [value for value in values if number(value) is not None]
+        if not numbers:
+            return Statistics(len(values), values[-1], kind, others=len(values))
+        last_number = None if number(values[-1]) is not None else numbers[-1]
+        return statistics_of(numbers)._replace(
+            points=len(values),
+            last=values[-1],
+            kind=kind,
+            others=len(values) - len(numbers),
+            last_number=last_number,
+        )
     try:
         total = sum(values)
-        if math.isfinite(total):  # then all values are
-            return Statistics(len(values), values[-1], "number", total, min(values), max(values))
+        # Then all values are finite, unless integers beyond the range of a float cancel each other.
+        if math.isfinite(total) and all(map(math.isfinite, extremes := (min(values), max(values)))):
+            return Statistics(len(values), values[-1], "number", total, *extremes)
     except OverflowError:  # an integer, or a partial sum of integers, is beyond the range of a float
         total = _total([number(value) or 0.0 for value in values])
     finite = [value for value in values if is_finite(value)]
@@ -70,19 +93,20 @@ def joined_statistics(first: Statistics | None, second: Statistics | None) -> St
     """Return the statistics of the values of both, of which those of `second` were reported later; None if none."""
     if first is None or second is None:
         return first or second
-    points = first.points + second.points
-    if first.total is None or second.total is None:
-        return Statistics(points, second.last, first.kind if first.kind == second.kind else "string")
+    totals = [total for total in (first.total, second.total) if total is not None]
     lows = [low for low in (first.low, second.low) if low is not None]
     highs = [high for high in (first.high, second.high) if high is not None]
+    newest = first.newest_number if second.newest_number is None else second.newest_number
     return Statistics(
-        points,
+        first.points + second.points,
         second.last,
-        "number",
-        _total([first.total, second.total]),
+        first.kind if first.kind == second.kind else "string",
+        _total(totals) if totals else None,
         min(lows, default=None),
         max(highs, default=None),
         first.non_finite + second.non_finite,
+        first.others + second.others,
+        None if number(second.last) is not None else newest,
     )
 
 

@@ -124,6 +124,11 @@ class CurveReader:
                 known[trial_id][key] = statistics
         return TrialSummaries(known, [trial_id for trial_id in states if trial_id not in known])
 
+    def others(self, trial_ids: Sequence[int], key: Key) -> int:
+        """Return how many reported values of a metric are no numbers, which no chart can draw."""
+        known = self.summaries(trial_ids, [key]).known.values()
+        return sum(statistics.others for metrics in known for statistics in metrics.values())
+
     def summarize(self, trial_id: int) -> dict[Key, Statistics]:
         """Return the statistics of every metric of a trial, and cache them with its curves over batches."""
         identity = self.store.reports.store_identity

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from determined.curves import metric_keys
 from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
+from determined.plural import counted
 from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.identifiers import Id, Ids, numbers
@@ -62,14 +63,14 @@ def curves(
         drawing = reader.drawing(
             wanted, metric_keys.split(key), axis, low=low, high=high, most=points, overwritten=repeated
         )
+        others = reader.others(wanted, metric_keys.split(key))
         alone = len(wanted) == 1 and wanted[0] in states and not drawing.damaged
         attempts = reader.attempt_places(wanted[0], axis) if alone else {}
         started = {one.trial_id: one.started for one in store.reports.versions(wanted)}
     which = [*((number, None) for number in wanted), *repeated]
     drawn = [DrawnTrial(number, states.get(number), started.get(number), attempt) for number, attempt in which]
-    found = curves_data(
-        drawing, drawn, axis, version=seen, low=low, high=high, note=state.cache.trouble, attempts=attempts
-    )
+    note = _note(state.cache.trouble, others)
+    found = curves_data(drawing, drawn, axis, version=seen, low=low, high=high, note=note, attempts=attempts)
     state.recent_curves.keep(seen, request.url.query, found, len(drawing.x) * (2 * len(drawn) + 1))
     return found
 
@@ -122,6 +123,12 @@ def moment(
     if found is None:
         raise HTTPException(404, "this metric has no points on this axis")
     return {"x": found[0], "time": found[1]}
+
+
+def _note(trouble: str | None, others: int) -> str | None:
+    """Return why charts are not cached, and how many values of the metric cannot be drawn; None if all is well."""
+    left_out = f"{counted(others, 'value')} of this metric {'is no number' if others == 1 else 'are no numbers'}"
+    return "; ".join([*([] if trouble is None else [trouble]), *([left_out] if others else [])]) or None
 
 
 def _reader(store: Store, state: ServerState) -> CurveReader:

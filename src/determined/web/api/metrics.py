@@ -17,7 +17,7 @@ _MOST_TRIALS = 50  # without statistics, of which reports are looked at
 
 
 class MetricKey(TypedDict):
-    """A metric. `numeric` is false if it has values that are not numbers."""
+    """A metric. `numeric` is false if none of its values is a number."""
 
     key: str
     group: str
@@ -51,7 +51,7 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
         known, unknown = state_of(request).statistics.numeric(store, ids)
         for trial_id in unknown[:_MOST_TRIALS]:
             for key, numeric in reported_metrics(store, trial_id).items():
-                known[key] = known.get(key, True) and numeric
+                known[key] = known.get(key, False) or numeric
     keys: list[MetricKey] = []
     for key in sorted(known):
         group, name = metric_keys.split(key)

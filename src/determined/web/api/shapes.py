@@ -41,7 +41,10 @@ class Problem(TypedDict):
 
 
 class Summary(TypedDict):
-    """Statistics of one metric of a trial. Values that are not numbers have a count and the last value only."""
+    """Statistics of one metric of a trial, of the numbers among its `count` values: `no_numbers` of them are none.
+
+    Without any number there are a count and the last value only.
+    """
 
     count: int
     last: Any
@@ -49,6 +52,7 @@ class Summary(TypedDict):
     max: Number
     mean: Number
     nonfinite: int
+    no_numbers: int
 
 
 class ActionState(TypedDict):

@@ -53,7 +53,7 @@ class Attempt(TypedDict):
 
 
 class TrialMetric(TypedDict):
-    """A metric that a trial has reported."""
+    """A metric that a trial has reported. `numeric` is false if none of its values is a number."""
 
     key: str
     group: str
@@ -210,7 +210,8 @@ def _metrics(summaries: dict[str, Summary]) -> list[TrialMetric]:
     rows: list[TrialMetric] = []
     for key, summary in sorted(summaries.items()):
         group, name = metric_keys.split(key)
-        numeric = summary["mean"] is not None or summary["count"] == 0  # damaged, which its chart says
+        # A metric without any value is damaged, which its chart says.
+        numeric = summary["count"] == 0 or summary["no_numbers"] < summary["count"]
         rows.append({"key": key, "group": group, "name": name, "numeric": numeric, "summary": summary})
     return rows
 

@@ -44,7 +44,7 @@ class Statistics:
         self._wanted: list[int] = []
         self._thread: threading.Thread | None = None
         self._closed = False
-        # By trial: the version of its reports, and its metrics with whether all values are numbers.
+        # By trial: the version of its reports, and its metrics with whether any value is a number.
         self._metrics: dict[int, tuple[int, frozenset[tuple[Key, bool]]]] = {}
 
     def of_trials(
@@ -91,7 +91,7 @@ class Statistics:
         return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
     def numeric(self, store: Store, trial_ids: Sequence[int]) -> tuple[dict[str, bool], list[int]]:
-        """Return the metrics of trials, and whether all their values are numbers.
+        """Return the metrics of trials, and whether any of their values are numbers.
 
         The second value has the trials, in the order of the ids, whose statistics are not known.
         """
@@ -102,7 +102,7 @@ class Statistics:
         numeric: dict[str, bool] = {}
         with self._lock:
             self._metrics |= {
-                number: (versions[number], frozenset((key, one.kind == "number") for key, one in known.items()))
+                number: (versions[number], frozenset((key, one.total is not None) for key, one in known.items()))
                 for number, known in found.items()
             }
             current = {number for number in versions if self._metrics.get(number, (None,))[0] == versions[number]}
@@ -110,7 +110,7 @@ class Statistics:
         for metrics in different:
             for key, is_number in metrics:
                 joined = metric_keys.join(*key)
-                numeric[joined] = numeric.get(joined, True) and is_number
+                numeric[joined] = numeric.get(joined, False) or is_number
         return numeric, [number for number in trial_ids if number in versions and number not in current]
 
     def wait(self) -> None:
@@ -175,21 +175,28 @@ class Statistics:
         return computed
 
 
-_UNREADABLE: Summary = {"count": 0, "last": None, "min": None, "max": None, "mean": None, "nonfinite": 0}
+_UNREADABLE: Summary = {
+    "count": 0,
+    "last": None,
+    "min": None,
+    "max": None,
+    "mean": None,
+    "nonfinite": 0,
+    "no_numbers": 0,
+}
 
 
 def summary(statistics: MetricStatistics) -> Summary:
     """Return statistics as they are sent."""
-    shown = statistics.plain()
-    if statistics.kind != "number":
-        last = representable(statistics.last)
-        return {"count": statistics.points, "last": last, "min": None, "max": None, "mean": None, "nonfinite": 0}
-    last, low, high, mean = (number(metric_number(shown[name])) for name in ("last", "min", "max", "mean"))
+    shown = statistics.of_numbers()
+    low, high, mean = (number(metric_number(shown.get(name))) for name in ("min", "max", "mean"))
+    newest = statistics.newest_number
     return {
         "count": statistics.points,
-        "last": last,
+        "last": representable(statistics.last) if newest is None else number(metric_number(newest)),
         "min": low,
         "max": high,
         "mean": mean,
         "nonfinite": statistics.non_finite,
+        "no_numbers": statistics.others,
     }

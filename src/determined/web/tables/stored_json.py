@@ -29,12 +29,12 @@ def loads(text: str) -> Any:
 
 
 def reported_metrics(store: Store, trial_id: int) -> dict[str, bool]:
-    """Return the metrics in the first and newest reports of a trial, and whether these have numbers for them."""
+    """Return the metrics in the first and newest reports of a trial, and whether these have a number for them."""
     found: dict[str, bool] = {}
     for group, body in store.overview.example_reports(trial_id):
         for name, value in exact_json.metrics_of(body).items():
             key = metric_keys.join(group, name)
-            found[key] = found.get(key, True) and (value is None or number(value) is not None)
+            found[key] = found.get(key, False) or value is None or number(value) is not None
     return found
 
 
