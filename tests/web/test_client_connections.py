@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import select
 import socket
@@ -9,13 +10,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import psutil
 import pytest
 
+from determined.store.open import checked_place, open_store
 from determined.web.client_connections import MOST_CONNECTIONS
 from tests.helpers.waiting import wait_until
+from tests.store.rows import begin, metric
 from tests.web.server import Server, running_server
 
 
@@ -130,6 +134,30 @@ def test_a_client_that_reads_slowly_gets_its_answer(static: Path) -> None:
         while part := client.recv(4096):  # far less than arrives meanwhile
             read += part
         assert len(read.partition(b"\r\n\r\n")[2]) == 20_000_000
+
+
+def test_long_names_of_metrics_arrive_in_parts(static: Path) -> None:
+    names = [f"training/{letter * 5000}" for letter in "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"]
+    store = open_store(checked_place())
+    attempt = begin(store)
+    store.write([metric(attempt, "training", 1, {name.partition("/")[2]: 1.0 for name in names})])
+    store.close()
+    query = urlencode([("metric", name) for name in names])
+    assert len(query) > 256 * 1024  # asyncio reads no more at once, so that the request is incomplete at first
+    with running_server(static) as server, connected(server) as client:
+        head = f"Host: localhost\r\nAuthorization: Bearer {server.token}\r\nConnection: close\r\n\r\n"
+        client.sendall(f"GET /api/trials?{query} HTTP/1.1\r\n{head}".encode())
+        answer = wait_for_end(client)
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
+        (row,) = json.loads(answer.partition(b"\r\n\r\n")[2])["rows"]
+        assert {name: row["metrics"][name]["last"] for name in names} == dict.fromkeys(names, 1.0)
+
+
+def test_a_request_without_an_end_is_refused(static: Path) -> None:
+    with running_server(static) as server, connected(server) as client:
+        start = b"GET /?"
+        client.sendall(start + b"x" * (2**19 + 1 - len(start)))  # no more: unread bytes would reset the connection
+        assert wait_for_end(client).startswith(b"HTTP/1.1 400")
 
 
 def test_requests_on_one_connection_are_answered_one_after_the_other(static: Path) -> None:

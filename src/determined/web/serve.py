@@ -34,6 +34,9 @@ _PORTS_TO_TRY = 20
 _GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
 # Connections that asyncio accepts at once, before any of them is counted: with its default, all file descriptors.
 _BACKLOG = 64
+# Of a request that arrives in parts, without its body. Names of metrics are part of addresses: one of 5,000 characters
+# has 60,000 bytes there. Everybody on the machine can make the server keep so much for each connection, for seconds.
+_MOST_HEAD_BYTES = 2**19
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,7 @@ def _run(app: Guard, listener: socket.socket) -> None:
         server_header=False,
         proxy_headers=False,  # a header must not change who the client seems to be
         backlog=_BACKLOG,
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     # uvicorn ends by raising the signal again: SIGTERM as an exception, so that the files above are removed.
