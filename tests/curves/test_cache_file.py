@@ -15,6 +15,7 @@ from determined.curves.trials import CurveReader
 from determined.store.open import open_store
 from determined.store.rows import BegunAttempt
 from determined.store.store import Store
+from tests.helpers.mounts import read_only
 from tests.store.rows import begin, metric
 
 KEY = ("training", "loss")
@@ -135,6 +136,22 @@ def test_a_damaged_file_is_replaced(store: Store, file: Path, damage: Callable[[
     with sqlite3.connect(file) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     database.close()
+
+
+def test_a_damaged_file_that_cannot_be_deleted_is_replaced_by_memory(store: Store, file: Path) -> None:
+    writer = CurveReader(store, CurveCache(file))
+    attempts = [trained(store, range(900)) for _ in range(5)]
+    for attempt in attempts:
+        values(writer, attempt.trial_id)
+    writer.cache.close()
+    reader = CurveReader(store, CurveCache(file))
+    reader.cache.summarized("another store", [1])  # opens the file, and reads none of the pages that are damaged next
+    file.write_bytes(overwritten(file.read_bytes()))
+    with read_only(file.parent):
+        for attempt in attempts:
+            assert values(reader, attempt.trial_id) == [1.0] * 900
+    assert reader.cache.trouble is not None
+    assert str(file) in reader.cache.trouble
 
 
 def test_damaged_statistics_are_computed_again(store: Store, file: Path) -> None:

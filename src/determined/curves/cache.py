@@ -204,7 +204,10 @@ class CurveCache:
         """Make the cache usable after an error, if that is possible. What was to be read counts as not cached."""
         if type(error) is sqlite3.DatabaseError:  # the file is damaged; other errors are subclasses
             self.close()
-            self._path.unlink(missing_ok=True)
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError:  # of a directory that cannot be written, in which it would stay damaged
+                self._give_up(error)
             return
         if connection.in_transaction:
             connection.rollback()
