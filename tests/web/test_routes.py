@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +15,7 @@ from determined.store.experiment_changes import Change, ExperimentChange, TrialC
 from determined.store.rows import LogRow
 from determined.store.states import TRIAL_ENDED, TrialState
 from determined.store.store import Store
-from determined.web.openapi import answer_type, documented_routes
+from determined.web.openapi import answer_type, document, documented_routes
 from determined.web.tables.stored_json import loads
 from tests.store.experiments import begin_managed, held_experiment, new_trial, with_trials
 from tests.store.rows import begin, checkpoint, metric
@@ -246,6 +247,20 @@ def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
     assert "took more than" in site.get(f"{base}&text=(a%2B)%2Bb&regex=1", 422)["error"]
     assert "level" in site.get(f"{base}&level=LOUD", 422)["error"]
     site.get("/api/logs", 422)
+
+
+@pytest.mark.parametrize(("path", "query"), [("/api/curves", "&key=training/loss"), ("/api/compare", "")])
+def test_as_many_ids_are_answered_as_the_document_says(site: Site, store: Store, path: str, query: str) -> None:
+    filled(store)
+    (pattern,) = [
+        one["schema"]["pattern"] for one in document()["paths"][path]["get"]["parameters"] if one["name"] == "trials"
+    ]
+    most = next(count for count in range(1, 10_000) if not re.match(pattern, ",".join(["1"] * (count + 1))))
+    for count, refused in ((most, False), (most + 1, True)):
+        ids = ",".join(str(number) for number in range(10_000, 10_000 + count))
+        answer = site.ask("GET", f"{path}?trials={ids}{query}", site.bearer)
+        assert ("at most" in answer.text) == refused
+        assert answer.status_code == (422 if refused else 200 if path == "/api/curves" else 404)
 
 
 def test_unknown_ids_are_named(site: Site, store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import Field
@@ -14,9 +14,19 @@ _LARGEST = 2**53 - 1
 Id = Annotated[int, Field(ge=0, le=_LARGEST)]
 """The id of an experiment, a trial, a model or a log line."""
 
-# For the document; `numbers` has the clearer message.
-Ids = Annotated[str, Query(json_schema_extra={"pattern": "^[0-9]{1,15}(,[0-9]{1,15}){0,99}$"})]
-"""Ids such as `1,2,3`."""
+MOST_COMPARED = 100
+MOST_DRAWN = 2000
+
+
+def _listed(most: int) -> Any:
+    """Return the parameter of at most so many ids, for the document; `numbers` has the clearer message."""
+    return Query(json_schema_extra={"pattern": f"^[0-9]{{1,15}}(,[0-9]{{1,15}}){{0,{most - 1}}}$"})
+
+
+ComparedIds = Annotated[str, _listed(MOST_COMPARED)]
+"""Ids such as `1,2,3` of trials that are shown side by side."""
+DrawnIds = Annotated[str, _listed(MOST_DRAWN)]
+"""Ids of trials whose curves are drawn."""
 
 
 def numbers(text: str, most: int) -> list[int]:

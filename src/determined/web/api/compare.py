@@ -16,13 +16,12 @@ from determined.experiment.code.reading import Code, code_of, cut_note, hash_of,
 from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.identifiers import Ids, numbers
+from determined.web.identifiers import MOST_COMPARED, ComparedIds, numbers
 from determined.web.state import reading, version
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 100
 _MOST_EXPERIMENTS_WITH_CODE = 20
 _BESIDE_THE_CONFIGURATION = ("name", "description", "labels", "hyperparameters")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -56,10 +55,10 @@ class Comparison(TypedDict):
 
 
 @router.get("/api/compare")
-def compare(request: Request, trials: Ids) -> Comparison:
+def compare(request: Request, trials: ComparedIds) -> Comparison:
     """Return what the trials, given as `1,2,3`, have in common and in what they differ."""
     seen = version(request)
-    wanted = numbers(trials, _MOST_TRIALS)
+    wanted = numbers(trials, MOST_COMPARED)
     with reading(request) as store:
         table = read_trials(store.overview, trial_ids=wanted)
         rows = {row["id"]: row for row in trial_rows(table, {})}

@@ -14,7 +14,7 @@ from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
 from determined.plural import counted
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.identifiers import Id, Ids, numbers
+from determined.web.identifiers import MOST_DRAWN, DrawnIds, Id, numbers
 from determined.web.state import ServerState, reading, state_of, version
 from determined.web.tables.trial_rows import trial_state
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 2000
 Place = Annotated[float, Field(ge=-9.2e18, le=9.2e18, allow_inf_nan=False)]
 """A place on an axis; as a step it fits into the 64 bits that a database has."""
 
@@ -33,7 +32,7 @@ Place = Annotated[float, Field(ge=-9.2e18, le=9.2e18, allow_inf_nan=False)]
 @router.get("/api/curves")
 def curves(
     request: Request,
-    trials: Ids,
+    trials: DrawnIds,
     key: str,
     axis: Axis = "batches",
     low: Annotated[Place | None, Query(alias="from")] = None,
@@ -51,7 +50,7 @@ def curves(
     known: Curves | None = state.recent_curves.find(seen, request.url.query)
     if known is not None:
         return known
-    wanted = numbers(trials, _MOST_TRIALS)
+    wanted = numbers(trials, MOST_DRAWN)
     with reading(request) as store:
         states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
         repeated = (
