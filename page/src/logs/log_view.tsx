@@ -1,7 +1,7 @@
 // A log with filters, a live tail, and links to the moment on the curves.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
-import { ApiError, get, supersede, withQuery } from "../api.ts";
+import { ApiError, exported, get, supersede, withQuery } from "../api.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
 import type { LogLine, LogLines } from "../types.ts";
@@ -35,6 +35,8 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   /** The version of the store that the lines show. */
   const shown = useRef("");
   const opened = useRef<string | null>(null);
+  // With the version of the store known before the lines are asked for, nothing that is written later is missed.
+  const ready = exported !== null || live.store !== null || live.problem !== null;
 
   const path = (extra: Record<string, string | number | null>): string => withQuery("/api/logs", { ...place, ...filters, ...extra, limit: LIMIT });
   const load = (request: (change: (merge: (before: Loaded) => Loaded) => void) => Promise<void>): Promise<void> => {
@@ -65,6 +67,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
     change(() => ({ lines, older, newer: false }));
   });
   useEffect(() => {
+    if (!ready) return;
     const asked = path({ around_time: at });
     supersede(opened.current, asked);
     opened.current = asked;
@@ -72,7 +75,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
     setLoaded(null);
     setFollowing(at === null);
     open();
-  }, [question]);
+  }, [question, ready]);
   useEffect(() => {
     if (busy.current) return;
     if (!loaded) return void (error && open());
