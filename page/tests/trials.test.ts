@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hparamAxis, metricAxis } from "../src/charts/axes.ts";
+import { hparamAxis, metricAxis, ofTrials } from "../src/charts/axes.ts";
 import { heatCells, heatCsv } from "../src/charts/heatmap.tsx";
 import { toCsv } from "../src/charts/row_table.tsx";
 import { compareCommand, comparePython, experimentCopies, listCopies, trialCopies } from "../src/pages/copies.ts";
+import { verdict } from "../src/pages/experiment/checkpoints.tsx";
 import { drawnTrials } from "../src/pages/experiment/curves.tsx";
 import { decisionsCsv, searchCounts } from "../src/pages/search_state.ts";
+import { selection } from "../src/table/data_table.tsx";
 import { allStates, countStates, experimentState, isFailed, statesOf } from "../src/states.ts";
 import type { SearchDecision, TrialRow } from "../src/types.ts";
 
@@ -78,4 +80,22 @@ test("what is copied names the rows that are shown", () => {
   assert.equal(experimentCopies([3, 5]).commands["these experiments"], "det experiment describe 3,5");
   assert.equal(listCopies(true).commands["all experiments"], "det experiment list --all");
   assert.equal(listCopies(false).python["all experiments"], "from determined.experimental import client\nclient.list_experiments(archived=False)");
+});
+
+test("brushes leave what belongs to their trials, and what belongs to none", () => {
+  const rows = [{ trial: 1 }, { trial: 2 }, { trial: null }];
+  assert.deepEqual(ofTrials(rows, new Set([2])), [{ trial: 2 }, { trial: null }]);
+  assert.deepEqual(ofTrials(rows, null), rows);
+});
+
+test("a selection names the rows that the filter hides", () => {
+  assert.deepEqual(selection(new Set([1, 3, 9]), [1, 2, 3], [2, 3]), { ids: [1, 3], hidden: [1] });
+  assert.deepEqual(selection(new Set([2]), [1, 2, 3], [2, 3]), { ids: [2], hidden: [] });
+});
+
+test("a checkpoint whose files are elsewhere is not called damaged", () => {
+  const verified = { ok: false, found: false, hashed: false, problems: ["no checkpoint"], files: 0, bytes: 0 };
+  assert.equal(verdict(verified).title, "Not found on this machine");
+  assert.equal(verdict({ ...verified, found: true }).title, "This checkpoint is damaged.");
+  assert.equal(verdict({ ...verified, found: true, ok: true, hashed: true }).title, "Undamaged");
 });

@@ -141,3 +141,8 @@ export function brushed(rows: readonly TrialRow[], axes: readonly Axis[], brushe
     return place !== null && place >= low && place <= high;
   })).map((row) => row.id));
 }
+
+/** What belongs to trials that brushes leave, or to none. */
+export function ofTrials<Row extends { trial: number | null }>(rows: readonly Row[], only: ReadonlySet<number> | null): readonly Row[] {
+  return only ? rows.filter((row) => row.trial === null || only.has(row.trial)) : rows;
+}

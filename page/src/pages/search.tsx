@@ -1,6 +1,7 @@
 // The search: which trial is at which rung, and each decision in words; a slider replays it.
 import { useMemo, useState } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
+import { ofTrials } from "../charts/axes.ts";
 import { fileName, saveText } from "../charts/files.ts";
 import { Rungs } from "../charts/rungs.tsx";
 import { formatCount, formatTime, plural } from "../format.ts";
@@ -20,7 +21,7 @@ export function SearchView({ id, rows, only }: { id: number; rows: readonly Tria
 function Search({ id, data, rows, only }: { id: number; data: Decisions; rows: readonly TrialRow[]; only: ReadonlySet<number> | null }) {
   const { params } = useAddress();
   const [all, setAll] = useState(false);
-  const decisions = useMemo(() => withFailures(data, rows).filter((one) => !only || one.trial === null || only.has(one.trial)), [data, rows, only]);
+  const decisions = useMemo(() => ofTrials(withFailures(data, rows), only), [data, rows, only]);
   const left = useMemo(() => (only ? rows.filter((row) => only.has(row.id)) : rows), [rows, only]);
   const total = decisions.length;
   const step = Math.min(total, params.has("step") ? Number(params.get("step")) || 0 : total);

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { useActions } from "../../actions/actions.tsx";
 import { ApiError, exported, post } from "../../api.ts";
+import { ofTrials } from "../../charts/axes.ts";
 import { formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
 import type { CheckpointRow, CheckpointRows, Verified } from "../../types.ts";
@@ -15,7 +16,7 @@ export function CheckpointsTab({ path, only = null }: { path: string; only?: Rea
   const [all, setAll] = useState(false);
   return (
     <Shown answer={answer} what="the checkpoints">{(data) => {
-      const rows = only ? data.rows.filter((row) => only.has(row.trial)) : data.rows;
+      const rows = ofTrials(data.rows, only);
       return <Panel flush title={title(rows)}>
         {rows.length === 0 ? <Empty title="No checkpoints yet"><p>A trial saves one at the end of its training, and wherever its configuration says.</p></Empty> : (
           <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
@@ -72,12 +73,16 @@ function Row({ row }: { row: CheckpointRow }) {
 }
 
 /** What was compared, and the result: without stored hashes, as of programs of the Core API, only names and sizes are known. */
+export function verdict(verified: Verified): { kind: string; title: string; text: string } {
+  if (!verified.found) return { kind: "warn", title: "Not found on this machine", text: "Its files may be on the machine that trained it, or were removed." };
+  if (!verified.ok) return { kind: "bad", title: "This checkpoint is damaged.", text: "" };
+  const files = `${plural(verified.files, "file")}, ${formatBytes(verified.bytes)}`;
+  if (verified.hashed) return { kind: "good", title: "Undamaged", text: `${files}: read, and equal to the hashes that were stored with the checkpoint.` };
+  return { kind: "warn", title: "Complete; the contents were not compared", text: `${files}: all names and sizes are as recorded. Checkpoints that a program saves with the Core API have no hashes.` };
+}
+
 function Outcome({ verified }: { verified: Verified | ApiError }) {
   if (verified instanceof ApiError) return <ErrorNotice error={verified} />;
-  const problems = verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>);
-  if (!verified.found) return <Notice kind="warn" role="alert" title="Not found on this machine.">{problems}Its files may be on the machine that trained it, or were removed.</Notice>;
-  if (!verified.ok) return <Notice kind="bad" role="alert" title="This checkpoint is damaged.">{problems}</Notice>;
-  const files = `${plural(verified.files, "file")}, ${formatBytes(verified.bytes)}`;
-  if (verified.hashed) return <Notice kind="good" role="status" title="Undamaged">{files}: read, and equal to the hashes that were stored with the checkpoint.</Notice>;
-  return <Notice kind="warn" role="status" title="Complete; the contents were not compared">{files}: all names and sizes are as recorded. Checkpoints that a program saves with the Core API have no hashes.</Notice>;
+  const { kind, title, text } = verdict(verified);
+  return <Notice kind={kind} role={verified.ok ? "status" : "alert"} title={title}>{verified.problems.map((problem) => <div key={problem} class="wrap">{problem}</div>)}{text}</Notice>;
 }
