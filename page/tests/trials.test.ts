@@ -88,9 +88,9 @@ test("brushes leave what belongs to their trials, and what belongs to none", () 
   assert.deepEqual(ofTrials(rows, null), rows);
 });
 
-test("a selection names the rows that the filter hides", () => {
-  assert.deepEqual(selection(new Set([1, 3, 9]), [1, 2, 3], [2, 3]), { ids: [1, 3], hidden: [1] });
-  assert.deepEqual(selection(new Set([2]), [1, 2, 3], [2, 3]), { ids: [2], hidden: [] });
+test("a selection tells which of its rows the filter shows", () => {
+  assert.deepEqual(selection(new Set([1, 3, 9]), [1, 2, 3], [2, 3]), { ids: [1, 3], visible: [3] });
+  assert.deepEqual(selection(new Set([2]), [1, 2, 3], [2, 3]), { ids: [2], visible: [2] });
 });
 
 test("a checkpoint whose files are elsewhere is not called damaged", () => {

@@ -43,11 +43,9 @@ export function namesInUse(params: URLSearchParams, columns: readonly string[]):
   return [...columns, ...sort, ...words.map((word) => word.replace(/^"|"$/g, ""))];
 }
 
-/** The ids of rows that are selected, and those of them that are not shown: actions are on all of them. */
-export function selection(selected: ReadonlySet<number>, rows: readonly number[], shown: readonly number[]): { ids: number[]; hidden: number[] } {
-  const visible = new Set(shown);
-  const ids = rows.filter((id) => selected.has(id));
-  return { ids, hidden: ids.filter((id) => !visible.has(id)) };
+/** The ids of rows that are selected, and those of them that are shown: actions are on all of them. */
+export function selection(selected: ReadonlySet<number>, rows: readonly number[], shown: readonly number[]): { ids: number[]; visible: number[] } {
+  return { ids: rows.filter((id) => selected.has(id)), visible: shown.filter((id) => selected.has(id)) };
 }
 
 export function DataTable<Row>(props: DataTableProps<Row>) {
@@ -86,7 +84,8 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   const onColumns = (list: string[], pin: number): void =>
     setParams({ cols: joinList(list) === joinList(props.defaults) ? null : joinList(list), pin: pin === 1 ? null : String(pin) });
   const chosenRows = rows.filter((row) => selected.has(id(row)));
-  const { ids, hidden } = useMemo(() => selection(selected, rows.map(id), result.map(id)), [selected, rows, result]);
+  const { ids, visible } = useMemo(() => selection(selected, rows.map(id), result.map(id)), [selected, rows, result]);
+  const hidden = ids.length - visible.length;
   const allBase = ids.length > 0 && ids.every((one) => baselines.has(one));
   return (
     <section class="panel">
@@ -99,8 +98,8 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       {ids.length > 0 && (
         <div class="toolbar chosen-bar" role="region" aria-label="Selected rows">
           <strong>{plural(ids.length, props.noun)} selected</strong>
-          {hidden.length > 0 && <span role="status">{hidden.length === ids.length ? "all" : formatCount(hidden.length)} of them not shown by the filter</span>}
-          {hidden.length > 0 && <button onClick={() => onSelect(new Set(ids.filter((one) => !hidden.includes(one))))}>Unselect {hidden.length === 1 ? "it" : "those"}</button>}
+          {hidden > 0 && <span role="status">{hidden === ids.length ? "all" : formatCount(hidden)} of them not shown by the filter</span>}
+          {hidden > 0 && <button onClick={() => onSelect(new Set(visible))}>Unselect {hidden === 1 ? "it" : "those"}</button>}
           {props.onCompare && <button class="main" onClick={() => props.onCompare!(ids)}>Compare</button>}
           <button onClick={() => {
             const next = new Set(baselines);
