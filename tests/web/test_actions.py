@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from determined.checkpoint_storage import manifest
+from determined.cli.main import main
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import Process
 from determined.store.store import Store
 from tests.helpers.waiting import wait_until
-from tests.queue.conftest import QueuedSearch, searches
+from tests.queue.conftest import SEARCH, QueuedSearch, searches
 from tests.store.experiments import begin_managed, new_experiment, with_trials
 from tests.store.rows import alive, begin, checkpoint
 from tests.web.server import Server, running_server
 from tests.web.site import Site
+from tests.web.test_routes import filled
 
 __all__ = ["searches"]
 
@@ -271,6 +279,91 @@ def test_a_search_goes_on_in_the_queue_without_the_page(searches: QueuedSearch, 
         assert not damaged["ok"]
         assert "state.json has 18 bytes instead of" in damaged["problems"][0]
         assert server.act("delete", [number])[0]["ok"]
+
+
+def test_a_running_search_is_killed_trial_by_trial_canceled_and_killed(searches: QueuedSearch, static: Path) -> None:
+    canceled, killed = (searches.detach(searcher={**SEARCH["searcher"], "max_concurrent_trials": 1}) for _ in range(2))
+    for number in (canceled, killed):
+        searches.slow_down(number)
+    with running_server(static, searches.env()) as server:
+        wait_until(lambda: any(searches.steps(canceled)) and any(searches.steps(killed)))
+        (first,) = [row["id"] for row in _trials(server, canceled) if row["state"] == "RUNNING"]
+        assert _enabled(server.get(f"/api/trials/{first}"), "kill_trial")
+        (result,) = server.act("kill_trial", [first])
+        assert result["ok"], result
+        wait_until(lambda: server.get(f"/api/trials/{first}")["row"]["state"] == "CANCELED")
+        assert server.get(f"/api/trials/{first}")["row"]["pending"] is None
+        assert not _enabled(server.get(f"/api/trials/{first}"), "kill_trial")
+        assert "already" in server.act("kill_trial", [first])[0]["message"]
+        # The search goes on with the next trial.
+        wait_until(lambda: any(row["batches"] for row in _trials(server, canceled) if row["id"] != first))
+        results = [*server.act("cancel", [canceled]), *server.act("kill", [killed])]
+        assert [result["ok"] for result in results] == [True, True], results
+        for number in (canceled, killed):
+            wait_until(lambda: _row(server, number)["state"] == "CANCELED")  # noqa: B023
+            assert _row(server, number)["pending"] is None
+            assert {row["state"] for row in _trials(server, number)} == {"CANCELED"}
+            detail = server.get(f"/api/experiments/{number}")
+            assert not any(_enabled(detail, name) for name in ("pause", "cancel", "kill"))
+        # What is canceled saves first, what is killed does not.
+        assert server.get(f"/api/experiments/{canceled}/checkpoints")["rows"]
+        assert server.get(f"/api/experiments/{killed}/checkpoints")["rows"] == []
+        wait_until(lambda: searches.runners() == [])
+
+
+def _trials(server: Server, number: int) -> list[Any]:
+    rows: list[Any] = server.get(f"/api/trials?experiment={number}")["rows"]
+    return rows
+
+
+def _enabled(detail: Any, action: str) -> bool:
+    (found,) = [one for one in detail["actions"] if one["name"] == action]
+    assert found["enabled"] == (found["why_not"] is None)
+    return bool(found["enabled"])
+
+
+def test_commands_and_programs_that_are_copied_work(site: Site, store: Store, place: str) -> None:
+    search, trials = filled(store)
+    run = begin(store)
+    standalone = store.experiments.trial(run.trial_id).experiment_id
+    details = [
+        *(site.get(f"/api/experiments/{number}") for number in (search, standalone)),
+        *(site.get(f"/api/trials/{number}") for number in (*trials, run.trial_id)),
+    ]
+    commands = [command for detail in details for command in detail["commands"].values()]
+    shown = {command.rpartition(" ")[0] for command in commands}
+    assert {"det experiment kill", "det experiment fork", "det trial describe", "det trial kill"} <= shown
+    for command in commands:
+        _parse(shlex.split(command))
+    with pytest.raises(click.UsageError):
+        _parse(["det", "trial", "describe", "1", "--no-such-option"])
+    programs = [program for detail in details[:1] + details[2:3] for program in detail["python"].values()]
+    assert len(programs) == 6
+    source = "import json, sys\nfor program in json.load(sys.stdin):\n    exec(program, {})"
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env={**os.environ, "DET_STORE": place},
+        input=json.dumps(programs),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "{'lr': 0.0}" in done.stdout  # the hyperparameters of a trial
+    assert "training {" in done.stdout  # a report
+    assert "<script>alert(1)</script>" in done.stdout  # a log line
+
+
+def _parse(words: list[str]) -> None:
+    """Parse a command with its options and arguments, as `det` does before it runs one."""
+    assert words[0] == "det"
+    command: click.Command = main
+    context = command.make_context("det", words[1:])
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, words
+        command = found
+        context = command.make_context(name, rest, parent=context)
 
 
 def _row(server: Server, number: int) -> Any:
