@@ -9,6 +9,12 @@ export function toNumber(value: Num | undefined): number | null {
   return typeof value === "number" ? value : Number(value);
 }
 
+/** The number that a value of a program is, or null: text is none, but for the names of non-finite numbers. */
+export function numberOf(value: unknown): number | null {
+  if (typeof value === "number") return value;
+  return value === "NaN" || value === "Infinity" || value === "-Infinity" ? Number(value) : null;
+}
+
 export function formatNumber(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
   if (Number.isNaN(value)) return "NaN";

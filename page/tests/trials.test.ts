@@ -7,9 +7,11 @@ import { compareCommand, comparePython, experimentCopies, listCopies, trialCopie
 import { verdict } from "../src/pages/experiment/checkpoints.tsx";
 import { drawnTrials } from "../src/pages/experiment/curves.tsx";
 import { decisionsCsv, searchCounts } from "../src/pages/search_state.ts";
+import { lastText } from "../src/pages/trial/metrics.tsx";
+import { metricColumn } from "../src/table/columns.tsx";
 import { selection } from "../src/table/data_table.tsx";
 import { allStates, countStates, experimentState, isFailed, statesOf } from "../src/states.ts";
-import type { SearchDecision, TrialRow } from "../src/types.ts";
+import type { SearchDecision, Summary, TrialRow } from "../src/types.ts";
 
 function trial(id: number, more: Partial<TrialRow> = {}): TrialRow {
   return {
@@ -98,4 +100,14 @@ test("a checkpoint whose files are elsewhere is not called damaged", () => {
   assert.equal(verdict(verified).title, "Not found on this machine");
   assert.equal(verdict({ ...verified, found: true }).title, "This checkpoint is damaged.");
   assert.equal(verdict({ ...verified, found: true, ok: true, hashed: true }).title, "Undamaged");
+});
+
+test("a last value that is text is shown as text, and no number in a column", () => {
+  const summary = (last: unknown): Summary => ({ count: 3, last, min: 1, max: 2, mean: 1.5, nonfinite: 0, no_numbers: 1 });
+  assert.equal(lastText({ summary: summary("diverged") }), "diverged");
+  assert.equal(lastText({ summary: summary("NaN") }), "NaN");
+  assert.equal(lastText({ summary: summary(0.5) }), "0.5");
+  const column = metricColumn("validation/loss.last")!;
+  assert.equal(column.value(trial(1, { metrics: { "validation/loss": summary("diverged") } })), null);
+  assert.ok(Number.isNaN(column.value(trial(1, { metrics: { "validation/loss": summary("NaN") } }))));
 });

@@ -1,5 +1,5 @@
 // The axes of charts of hyperparameters: a scale of numbers (linear or logarithmic) or of names.
-import { formatNumber, formatValue, toNumber } from "../format.ts";
+import { formatNumber, formatValue, numberOf, toNumber } from "../format.ts";
 import type { Searched, TrialRow } from "../types.ts";
 import { categories, scale } from "./scales.ts";
 
@@ -28,21 +28,16 @@ function raw(row: TrialRow, name: string): unknown {
   return row.hparams[name];
 }
 
-function numeric(value: unknown): number | null {
-  if (typeof value === "number") return value;
-  return value === "NaN" || value === "Infinity" || value === "-Infinity" ? Number(value) : null;
-}
-
 /** The axis of a hyperparameter; its scale is that of the search space, or follows from the values. */
 export function hparamAxis(name: string, rows: readonly TrialRow[], searched: Searched | undefined): Axis {
   const values = rows.map((row) => raw(row, name));
-  const numbers = values.map(numeric).filter((value): value is number => value !== null && Number.isFinite(value));
-  const isNumber = searched?.kind !== "categorical" && numbers.length > 0 && values.every((value) => value === undefined || value === null || numeric(value) !== null);
+  const numbers = values.map(numberOf).filter((value): value is number => value !== null && Number.isFinite(value));
+  const isNumber = searched?.kind !== "categorical" && numbers.length > 0 && values.every((value) => value === undefined || value === null || numberOf(value) !== null);
   if (!isNumber) return nameAxis(name, rows);
   const log = searched?.kind === "log" || (searched === undefined && looksLog(numbers));
   const low = Math.min(...numbers, toNumber(searched?.low ?? null) ?? Infinity);
   const high = Math.max(...numbers, toNumber(searched?.high ?? null) ?? -Infinity);
-  const axis = numberAxis(name, name, (row) => numeric(raw(row, name)), low, high, log);
+  const axis = numberAxis(name, name, (row) => numberOf(raw(row, name)), low, high, log);
   if (!log && numbers.every(Number.isInteger)) {
     axis.ticks = axis.ticks.filter((tick) => Number.isInteger(Number(tick.text)));
     if (high > low && high - low < FEW) axis.steps = high - low + 1;

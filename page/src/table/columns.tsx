@@ -1,7 +1,7 @@
 // The columns of the tables of trials and experiments: what they hold, how they look, how they sort and filter.
 import type { ComponentChildren } from "preact";
 import { Swatch } from "../charts/palette.tsx";
-import { firstLine, formatAgo, formatBytes, formatCount, formatDuration, formatNumber, formatTime, formatValue, toNumber } from "../format.ts";
+import { firstLine, formatAgo, formatBytes, formatCount, formatDuration, formatNumber, formatTime, formatValue, numberOf, toNumber } from "../format.ts";
 import { experimentState } from "../states.ts";
 import type { ExperimentRow, TrialRow } from "../types.ts";
 import { Link, Meter, State, Tags } from "../ui/basics.tsx";
@@ -109,16 +109,14 @@ export function metricColumn(name: string): Column<TrialRow> | null {
   const metric = metricOfColumn(name);
   if (!metric) return null;
   const { key, statistic } = metric;
-  const value = (row: TrialRow): number | null => {
-    const found = row.metrics[key]?.[statistic];
-    return typeof found === "number" || typeof found === "string" ? toNumber(found) : null;
-  };
+  const value = (row: TrialRow): number | null => numberOf(row.metrics[key]?.[statistic]);
   return {
     name, title: `${key} ${statistic}`, group: "Metrics", width: 128, right: true, value,
     show: (row) => {
       const summary = row.metrics[key];
       if (summary === null) return <span class="quiet" title="Being computed">…</span>;
       if (summary === undefined) return <span class="quiet">–</span>;
+      if (value(row) === null) return <span class="name" title={formatValue(summary[statistic]).slice(0, 500)}>{formatValue(summary[statistic]).slice(0, 100)}</span>;
       const odd = summary.nonfinite ? ` ${summary.nonfinite}×NaN` : "";
       return <span title={odd ? `${summary.nonfinite} values are not finite` : undefined}><Numeric value={value(row)} />{odd && <span class="nan">{odd}</span>}</span>;
     },

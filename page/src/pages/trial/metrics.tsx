@@ -5,7 +5,7 @@ import { get, withQuery } from "../../api.ts";
 import { CurvesChart } from "../../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import type { AttemptMark } from "../../charts/plot.tsx";
-import { firstLine, formatCount, formatNumber, formatTime, formatValue, shorten, toNumber } from "../../format.ts";
+import { firstLine, formatCount, formatNumber, formatTime, formatValue, numberOf, shorten } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
 import type { Moment, TrialDetail, TrialMetric } from "../../types.ts";
 import { Empty, Link, Notice, Panel } from "../../ui/basics.tsx";
@@ -76,7 +76,7 @@ function Group({ group, metrics, detail, attemptText, archived, moment }: {
       <div class="grid">
         {numeric.map((metric) => (
           <div key={metric.key} class="chart">
-            <h3 class="clip name" title={metric.name.slice(0, 500)}>{shorten(metric.name, 80)} <span class="quiet number">last {formatNumber(toNumber(last(metric)))}</span></h3>
+            <h3 class="clip name" title={metric.name.slice(0, 500)}>{shorten(metric.name, 80)} <span class="quiet number">last {lastText(metric)}</span></h3>
             <InSight height={HEIGHT + 40}>{() => (
               <CurvesChart trials={[id]} metric={metric.key} view={view} onZoom={zoomTo} name={() => shorten(metric.name, 60)} height={HEIGHT} attemptText={attemptText} archived={archived} moment={moment} compact
                 title={shorten(metric.key, 120)} onPick={(_, x) => void toLog(id, metric.key, view.axis, x)} />
@@ -94,9 +94,10 @@ function Group({ group, metrics, detail, attemptText, archived, moment }: {
   );
 }
 
-function last(metric: TrialMetric): number | string | null {
-  const value = metric.summary?.last;
-  return typeof value === "number" || typeof value === "string" ? value : null;
+/** The last value of a metric, which may be a text although others are numbers. */
+export function lastText(metric: Pick<TrialMetric, "summary">): string {
+  const value = numberOf(metric.summary.last);
+  return value === null ? shorten(formatValue(metric.summary.last), 40) : formatNumber(value);
 }
 
 /** Opens the log at the moment of a point. */
