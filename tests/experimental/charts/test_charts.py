@@ -141,6 +141,17 @@ def test_secrets_are_masked(sdk: Determined, store: Store) -> None:
     assert "********" in shown[0]
 
 
+def test_a_metric_of_which_some_values_are_no_numbers_is_drawn(sdk: Determined, store: Store) -> None:
+    experiment, trials = searched(
+        store, RATES, steps=range(1, 4), report=lambda number, step: {"error": None if step == 2 else number + step}
+    )
+    compared = sdk.compare(trials)
+    assert compared.metric == "validation/error"
+    assert "error" in repr(compared)
+    curves = Chart(sdk.get_experiment(experiment)._repr_html_()).answers["validation/error"]["curves"]
+    assert [curve["points"] for curve in curves] == [2] * len(RATES)
+
+
 def test_without_numbers_there_is_a_sentence(sdk: Determined, store: Store) -> None:
     experiment, trials = searched(store, RATES, report=lambda number, step: {"note": "no number"})
     for html in (sdk.get_trial(trials[0])._repr_html_(), sdk.get_experiment(experiment)._repr_html_()):

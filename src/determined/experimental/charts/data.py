@@ -137,12 +137,9 @@ def _statistics(
 
 
 def _numeric_keys(statistics: Mapping[int, Mapping[Key, Statistics]]) -> dict[str, Key]:
-    """Return the metrics of which all values are numbers, in order, by the text that names them."""
-    numeric: dict[Key, bool] = {}
-    for of_trial in statistics.values():
-        for key, each in of_trial.items():
-            numeric[key] = numeric.get(key, True) and each.kind == "number"
-    return {metric_keys.join(*key): key for key in sorted(numeric) if numeric[key]}
+    """Return the metrics of which some values are numbers, in order, by the text that names them."""
+    numeric = {key for of_trial in statistics.values() for key, each in of_trial.items() if each.total is not None}
+    return {metric_keys.join(*key): key for key in sorted(numeric)}
 
 
 def _drawn_first(metric: str | None, keys: Sequence[str], chosen: ChosenTrials) -> str | None:
