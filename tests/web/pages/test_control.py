@@ -58,7 +58,7 @@ def test_trials_and_experiments_of_a_queue_are_ended_by_clicking(slow: Search, b
         expect(rows).to_have_count(2)
         expect(rows.nth(0).locator("td").nth(5)).to_have_text("0", timeout=PATIENCE)  # the slot that it holds
         expect(rows.nth(1)).to_contain_text("waits")
-        expect(page.locator(".panel-head")).to_contain_text("Experiments that share 1 slots")
+        expect(page.locator(".panel-head")).to_contain_text("Experiments that share 1 slot")
         expect(page.locator(".panel-head")).to_contain_text("served")
 
         dot = page.locator(".dot.run")

@@ -1,10 +1,7 @@
-"""Tables by clicking: several sort columns, order and pinning of columns, baselines, actions on a selection, copies."""
+"""Tables by clicking: several sort columns, order and pinning of columns, baselines, actions on a selection."""
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import playwright.sync_api as api
@@ -13,9 +10,8 @@ from playwright.sync_api import expect
 
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from tests.helpers.searches import Search
-from tests.helpers.waiting import wait_until
 from tests.store.experiments import with_trials
-from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
+from tests.web.pages.browser import Visitor, running_ui, visiting, why_not
 from tests.web.pages.conftest import CONFIG, MODEL
 
 
@@ -136,33 +132,3 @@ def test_actions_on_a_selection_change_what_was_selected_and_nothing_else(
         expect(page.locator(".table-foot")).to_contain_text("6 trials")
         with several.opened() as store:
             assert [store.experiments.get(number).archived for number in (1, 2, 3)] == [True, True, False]
-
-
-@pytest.mark.parametrize(
-    ("address", "commands", "programs"),
-    [
-        ("/runs", ["experiments"], ["experiments"]),
-        ("/experiments/2", ["describe", "trials", "checkpoints", "config"], ["trials", "checkpoints"]),
-        ("/trials/17", ["describe", "logs"], ["metrics", "logs"]),
-    ],
-)
-def test_copied_commands_and_programs_run(
-    address: str, commands: list[str], programs: list[str], runs: Search, browser: api.Browser, ui: Ui
-) -> None:
-    with visiting(browser, ui, permissions=["clipboard-read", "clipboard-write"]) as visitor:
-        page = visitor.open(address)
-
-        def copied(group: str, name: str) -> str:
-            page.evaluate("() => navigator.clipboard.writeText('')")
-            page.get_by_role("button", name="Copy", exact=True).click()
-            heading = page.locator(".sheet-menu h3", has_text=group)
-            heading.locator(f"xpath=following-sibling::button[starts-with(normalize-space(.), '{name}')]").first.click()
-            return str(wait_until(lambda: page.evaluate("() => navigator.clipboard.readText()"), "it was not copied"))
-
-        for name in commands:
-            program, *arguments = shlex.split(copied("Copy as det", name))
-            assert program == "det"
-            assert runs.det(*arguments).stdout
-        code = "\n".join(copied("Copy as Python", name) for name in programs)
-        done = subprocess.run([sys.executable, "-c", code], env=runs.env(), capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
