@@ -112,3 +112,15 @@ def test_a_point_of_a_curve_and_its_time(site: Site, store: Store) -> None:
     assert site.get(f"{path}&time=1&axis=time") == {"x": 1000.0, "time": 3000.0}
     assert "no points" in site.get(f"/api/trials/{attempt.trial_id}/moment?key=training/none&x=1", status=404)["error"]
     assert "either" in site.get(path, status=422)["error"]
+
+
+def test_the_nested_samples_of_the_profiler_have_curves(site: Site, store: Store) -> None:
+    attempt = begin(store)
+    bodies = [{"host": {"load": load, "gpus": {"0": {"util": 2 * load}}}} for load in (10, 35, 20)]
+    rows = [metric(attempt, "cpu", None, body) for body in bodies]
+    store.write([row._replace(reported=3000.0 + second) for second, row in enumerate(rows)])
+    base = f"/api/trials/{attempt.trial_id}"
+    assert site.get(base)["samples"] == ["cpu/host.gpus.0.util", "cpu/host.load"]
+    for key, values in (("cpu/host.load", [10, 35, 20]), ("cpu/host.gpus.0.util", [20, 70, 40])):
+        (curve,) = site.get(f"{base}/profile?key={key}")["curves"]
+        assert curve["high"] == values

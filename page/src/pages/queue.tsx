@@ -1,5 +1,5 @@
 // The queue of this machine.
-import { formatAgo, firstLine } from "../format.ts";
+import { formatAgo, firstLine, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { QueueRows } from "../types.ts";
 import { BulkActions } from "../actions/actions.tsx";
@@ -15,7 +15,7 @@ export function QueuePage() {
       <Shown answer={answer} what="the queue">{(data) => (
         <>
           {data.notes.map((note) => <Notice key={note}><span class="wrap">{note}</span></Notice>)}
-          <Panel flush title={data.slots === null ? "Experiments" : `Experiments that share ${data.slots} slots`} tools={<span class={`badge ${data.served ? "good" : ""}`}>{data.served ? "served" : "not served"}</span>}>
+          <Panel flush title={data.slots === null ? "Experiments" : `Experiments that share ${plural(data.slots, "slot")}`} tools={<span class={`badge ${data.served ? "good" : ""}`}>{data.served ? "served" : "not served"}</span>}>
             {data.rows.length === 0 ? <Empty title="The queue is empty"><p>Experiments wait here for free slots.</p><div class="row"><code>det experiment create CONFIG.yaml DIRECTORY --detach</code></div></Empty> : (
               <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
                 <thead><tr><th class="right">Position</th><th>Experiment</th><th>State</th><th>Progress</th><th class="right">Priority</th><th>Slots</th><th class="right">Most slots</th><th class="right">Trials at once</th><th>Added</th><th>Owner</th><th><span class="hidden-text">Actions</span></th></tr></thead>

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from determined.config.flattening import flat
 from determined.config.metric_values import number
 from determined.curves import exact_json
 from determined.curves.levels import Floats, Integers
@@ -73,24 +74,27 @@ class Column:
         return Column(self.steps[chosen], self.times[chosen], reported, self.values[chosen], None, self.floats)
 
 
-def read_columns(pages: Iterable[ReportTexts]) -> dict[Key, Column]:
-    """Return the column of each metric; groups are sorted, and names are in the order of their first report."""
+def read_columns(pages: Iterable[ReportTexts], *, flatten: bool = False) -> dict[Key, Column]:
+    """Return the column of each metric; groups are sorted, and names are in the order of their first report.
+
+    With `flatten`, maps inside of reports are metrics of their own, with names joined by dots.
+    """
     groups: dict[str, list[ReportTexts]] = {}
     for page in pages:
         groups.setdefault(page.group, []).append(page)
     return {
         (group, _encodable(name)): column
         for group in sorted(groups)
-        for name, column in _of_group(groups[group]).items()
+        for name, column in _of_group(groups[group], flatten=flatten).items()
     }
 
 
-def _of_group(pages: Sequence[ReportTexts]) -> dict[str, Column]:
+def _of_group(pages: Sequence[ReportTexts], *, flatten: bool) -> dict[str, Column]:
     """Return the columns of one group."""
-    columns = _columns([_parsed(page, exact_json.loads_rounded) for page in pages])
+    columns = _columns([_parsed(page, exact_json.loads_rounded, flatten=flatten) for page in pages])
     # Values are looked at first: to search the texts takes as long as to decode them.
     if any(map(_may_be_rounded, columns.values())) and any(exact_json.has_long_integer(page.bodies) for page in pages):
-        columns = _columns([_parsed(page, exact_json.loads) for page in pages])
+        columns = _columns([_parsed(page, exact_json.loads, flatten=flatten) for page in pages])
     return columns
 
 
@@ -111,7 +115,7 @@ class _Page:
     bodies: list[dict[str, Any]]
 
 
-def _parsed(page: ReportTexts, loads: Callable[[str], Any]) -> _Page:
+def _parsed(page: ReportTexts, loads: Callable[[str], Any], *, flatten: bool) -> _Page:
     """Decode the texts of a page, its JSON with `loads`, and sort its reports if the database has not."""
     steps = np.fromstring(page.steps, dtype=np.int64, sep=",")
     count = len(steps)
@@ -123,6 +127,8 @@ def _parsed(page: ReportTexts, loads: Callable[[str], Any]) -> _Page:
         raise DamagedReports(f"its reports in the store are damaged: {error}") from error
     if len(bodies) != count or set(map(type, bodies)) != {dict}:
         raise DamagedReports("its reports in the store are damaged: some are no maps of metrics")
+    if flatten:
+        bodies = [flat(body) for body in bodies]
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
         steps, ranks, times, bodies = steps[order], ranks[order], times[order], [bodies[place] for place in order]

@@ -105,7 +105,8 @@ class CurveReader:
         most: int = MOST_DRAWN,
     ) -> Drawing:
         """Return the curve over time of a metric that a trial reports without a step, such as the load of a GPU."""
-        columns = read_columns(self.store.reports.samples(trial_id, key[0]))
+        # The profiler reports maps: the values of each device below the name of its machine.
+        columns = read_columns(self.store.reports.samples(trial_id, key[0]), flatten=True)
         started = next((state.started for state in self.store.reports.versions([trial_id])), 0.0)
         return draw([curves(columns, "time", started).get(key, NOTHING)], most, low, high)
 

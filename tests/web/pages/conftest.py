@@ -73,9 +73,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
 
 
 def samples(store: Store, trial_id: int, group: str, name: str) -> list[MetricRow]:
-    """Return a profile of a trial: values that it reported without a step, one each second."""
+    """Return a profile of a trial, as the profiler reports it: values of a host without a step, one each second."""
     attempt = store.attempts(trial_id)[-1]
-    bodies = [json.dumps({name: value}) for value in (10, 35, 20, 80)]
+    bodies = [json.dumps({"host": {name: value}}) for value in (10, 35, 20, 80)]
     return [
         MetricRow(trial_id, attempt.number, 10_000 + second, group, None, body, attempt.started + second)
         for second, body in enumerate(bodies)

@@ -162,10 +162,10 @@ def test_log_axes_smoothing_and_epochs_change_the_curves_and_are_in_the_address(
 
 def test_a_profile_is_drawn_over_time(visitor: Visitor) -> None:
     page = visitor.open("/trials/3?tab=profile")
-    chart = page.get_by_role("application", name="Curves of cpu/load")
+    chart = page.get_by_role("application", name="Curves of cpu/host.load")
     expect(page.locator(".chart-foot")).to_contain_text("4 points")
     assert wait_until(lambda: chart.locator("canvas").evaluate(COLOURED), "no curve was drawn")
     chart.focus()
     for value in (10, 35, 20, 80):
         page.keyboard.press("ArrowRight")
-        expect(page.locator(".tip")).to_contain_text(re.compile(rf"cpu/load{value} .* s$"))
+        expect(page.locator(".tip")).to_contain_text(re.compile(rf"cpu/host\.load{value} .* s$"))

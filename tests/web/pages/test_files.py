@@ -18,6 +18,15 @@ from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
 from tests.web.pages.test_pages import VIEWS
 from tests.web.test_export import answers_in
 
+# What else an address can hold: brushes, a selection, a zoom, a marked moment, filters of a log.
+CHOICES = [
+    "/experiments/1?brush=lr:0~0.5;metric:0~0.9&sel=1-9&trial=12",
+    "/experiments/1?axis=time&x=0.1~3.5",
+    "/trials/3?archived=1",
+    "/trials/3?tab=log&find=loss&level=INFO",
+    "/trials/3?at=1700000000.5",
+    "/trials/3?tab=profile&x=0.5~2",
+]
 LINEAR = Path(__file__).parents[2] / "experiment" / "models" / "linear"
 
 
@@ -101,7 +110,7 @@ def test_an_export_without_a_browser_has_all_that_the_page_asks_for(visitor: Vis
     missing = {}
     asked: list[str] = []
     visitor.page.on("request", lambda request: asked.append(request.url.removeprefix(ui.url)))
-    for name, address in VIEWS.items():
+    for address in (*VIEWS.values(), *CHOICES):
         asked.clear()
         visitor.open(address)
         visitor.page.wait_for_load_state("networkidle")
@@ -113,7 +122,7 @@ def test_an_export_without_a_browser_has_all_that_the_page_asks_for(visitor: Vis
         )
         exported = answers_in(urllib.request.urlopen(request).read().decode())
         if left := wanted - exported.keys():
-            missing[name] = left
+            missing[address] = left
     assert missing == {}
 
 

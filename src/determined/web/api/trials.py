@@ -221,6 +221,6 @@ def _samples(store: Store, trial_id: int) -> list[str]:
     found = {
         metric_keys.join(group, name)
         for group, body in store.overview.example_samples(trial_id)
-        for name in exact_json.metrics_of(body)
+        for name in flat(exact_json.metrics_of(body))
     }
     return sorted(found)
