@@ -400,12 +400,17 @@ def test_the_runner_gets_its_turn_while_messages_arrive_without_end(
 
     def answer(calls: Any) -> tuple[list[Any], list[str]]:
         fake.events_of("a", ["store", 5, "one"])  # the next one is there before this one is answered
+        if answered:
+            fake.heard("answers")  # of the one before: the connection must not fill
+        answered.append(calls)
         return [], []
 
+    answered: list[Any] = []
     engine.serve_store(answer)
     fake.events_of("a", ["store", 5, "one"])
     wait_until(lambda: engine._bridge.has_message(0.05))
     assert engine.events(0.1) == []
+    assert answered
     wait_until(lambda: engine._bridge.has_message(0.05))
 
 

@@ -18,6 +18,7 @@ from determined import paths
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.names import is_file_name, shown
+from determined.plural import counted
 from determined.store.experiment_records import Experiment
 from determined.store.store import Store
 
@@ -70,7 +71,9 @@ def list_files(code: Code) -> list[CodeFile]:
 
 def cut_note(files: Sequence[CodeFile]) -> str | None:
     """Return a remark if a list of files has not all files of the code."""
-    return f"Only the first {len(files)} files are listed and compared." if len(files) == _MOST_FILES else None
+    return (
+        f"Only the first {counted(len(files), 'file')} are listed and compared." if len(files) == _MOST_FILES else None
+    )
 
 
 def read_file(code: Code, path: str, most: int = MOST_TEXT_BYTES) -> tuple[bytes, int]:
