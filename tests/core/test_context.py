@@ -194,6 +194,59 @@ def test_sigusr1_shows_the_stack_and_the_run_goes_on() -> None:
     assert process.returncode == 0, errors
 
 
+BUSY_THREADS = """
+import select, signal, sys, threading
+from determined import core
+def user_handler(number, frame):
+    print("handled by the user", flush=True)
+def count_calls(depth=0):  # its frames change all the time
+    return depth if depth == 20 else count_calls(depth + 1)
+def work(stop):
+    while not stop.is_set():
+        count_calls()
+def wait_here():
+    print("ready", flush=True)
+    # Python calls a handler late if its signal arrives just before a system call begins to wait.
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        pass
+signal.signal(signal.SIGUSR1, user_handler)
+stop = threading.Event()
+threads = [threading.Thread(target=work, args=[stop], name=f"busy-{n}") for n in range(3)]
+for thread in threads:
+    thread.start()
+with core.init():
+    wait_here()
+stop.set()
+"""
+
+
+def test_sigusr1_shows_running_threads_and_calls_the_handler_of_the_user() -> None:
+    process = warm.Popen(
+        [sys.executable, "-c", BUSY_THREADS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    shown = ""
+    for _ in range(20):
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "handled by the user\n"
+        block = ""
+        while not all(f"Thread busy-{number} (most recent call first)" in block for number in range(3)):
+            line = process.stderr.readline()
+            assert line, shown
+            block += line
+        assert "wait_here" in block
+        shown += block
+    _, errors = process.communicate("\n", timeout=30)
+    assert process.returncode == 0, errors
+    assert "in work" in shown
+
+
 def run_of_two() -> dict[str, Any]:
     ranks = core.DistributedContext.from_torch_distributed()
     with core.init(distributed=ranks, tensorboard_mode=core.TensorboardMode.MANUAL) as context:

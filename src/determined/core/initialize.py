@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 import sys
@@ -39,6 +38,7 @@ from determined.core.train import TrainContext
 from determined.info import ClusterInfo
 from determined.plural import counted
 from determined.sinks.selection import chosen_sinks
+from determined.stack_dumps import print_stacks_on
 from determined.store.open import checked_place
 from determined.user_code.copy import CODE
 from determined.user_code.imports import refuse_while_importing
@@ -273,6 +273,4 @@ def _print_stack_on_sigusr1() -> None:
     # without a console.
     if sys.__stderr__ is None:
         return
-    previous = signal.getsignal(signal.SIGUSR1)
-    # Chained only to a handler of the user: the default action of the signal would end the process.
-    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True, chain=callable(previous))
+    print_stacks_on(signal.SIGUSR1, sys.__stderr__.fileno())

@@ -14,6 +14,7 @@ from typing import Any
 from determined.config.reading.load import load_yaml
 from determined.config.stored import StoredConfig
 from determined.info import get_cluster_info
+from determined.stack_dumps import print_stacks_on
 from determined.user_code.imports import import_class
 
 _LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
     debug = StoredConfig(config).debug
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, format=_LOG_FORMAT)
     if hasattr(signal, "SIGUSR1"):  # sent by the engine to get the stacks of a process that seems to hang
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        print_stacks_on(signal.SIGUSR1, sys.stderr.fileno())
     if debug:
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
     sys.path.insert(0, os.getcwd())

@@ -32,7 +32,9 @@ def address() -> str:
     global _memory
     if _SIGNAL is not None and _memory is None:
         _memory = os.memfd_create("determined-stack")
-        faulthandler.register(_SIGNAL, file=_memory, all_threads=True)
+        # Only the thread that receives the signal, which is the main thread: faulthandler would read the frames of
+        # running threads while they change, which can end the process.
+        faulthandler.register(_SIGNAL, file=_memory, all_threads=False)
     return json.dumps({"process": this_process()._asdict(), "memory": _memory})
 
 
@@ -70,8 +72,7 @@ def _ask(pid: int, memory: int) -> str:
             seen = size
         with open(path, errors="replace") as file:
             file.seek(before)
-            threads = file.read().strip().split("\n\n")
-        return "\n".join(threads[-1].splitlines()[1 : _MOST_LINES + 1])  # the main thread comes last
+            return "\n".join(file.read().splitlines()[1 : _MOST_LINES + 1])  # without the heading
     return ""
 
 

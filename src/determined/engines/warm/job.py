@@ -28,6 +28,7 @@ from determined.engines.kernel import become_subreaper, signal_when_parent_ends
 from determined.engines.warm import libraries, program
 from determined.engines.warm.fork_compatibility import needs_fresh_interpreter, python_path
 from determined.engines.warm.job_request import JobRequest
+from determined.stack_dumps import print_stacks_on
 
 # When memory is short, the kernel must kill a job rather than the runner, whose score is 0.
 _OUT_OF_MEMORY_SCORE = b"500"
@@ -110,7 +111,7 @@ def _reset_interpreter(environment: dict[str, str], facts: WarmFacts) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(file=2)
     # The runner asks for stacks by this signal before it kills a process that hangs.
-    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+    print_stacks_on(signal.SIGUSR1, 2)
     sys.stdout = sys.__stdout__ = _text_stream(1, "<stdout>", "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text_stream(2, "<stderr>", "backslashreplace")  # type: ignore[misc]
     sys.path[:] = [*python_path(environment), *facts.path]
