@@ -125,9 +125,10 @@ def _parsed(page: ReportTexts, loads: Callable[[str], Any], *, flatten: bool) ->
         bodies: list[dict[str, Any]] = loads(page.bodies)
     except ValueError as error:
         raise DamagedReports(f"its reports in the store are damaged: {error}") from error
-    if len(bodies) != count or set(map(type, bodies)) != {dict}:
-        raise DamagedReports("its reports in the store are damaged: some are no maps of metrics")
+    if len(bodies) != count:
+        raise _no_maps()
     if flatten:
+        _check_maps(bodies)
         bodies = [flat(body) for body in bodies]
     order = np.lexsort((ranks, steps))
     if np.any(order[1:] < order[:-1]):
@@ -139,11 +140,15 @@ def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
     """Return the columns of the decoded reports of one group."""
     steps, times = np.concatenate([page.steps for page in pages]), np.concatenate([page.times for page in pages])
     bodies = pages[0].bodies if len(pages) == 1 else list(chain.from_iterable(page.bodies for page in pages))
-    names = list(bodies[0])
-    # Usually every report has the same metrics, and only one rank reports: then a column is one list.
-    if not any(page.ranks.any() for page in pages) and set(map(len, bodies)) == {len(names)}:
-        with contextlib.suppress(KeyError):
-            return {name: _column(steps, times, list(map(itemgetter(name), bodies))) for name in names}
+    # Usually every report has the same metrics, and only one rank reports: then a column is one list. That each report
+    # has the metrics of the first and none has more is seen while they are read; what is no map raises TypeError.
+    if type(bodies[0]) is dict and not any(page.ranks.any() for page in pages):
+        names = list(bodies[0])
+        with contextlib.suppress(KeyError, TypeError):
+            columns = [list(map(itemgetter(name), bodies)) for name in names]
+            if sum(map(len, bodies)) == len(names) * len(bodies):
+                return {name: _column(steps, times, column) for name, column in zip(names, columns, strict=True)}
+    _check_maps(bodies)
     places: dict[str, list[int]] = {}
     last_step: dict[str, int] = {}
     for place, (step, body) in enumerate(zip(steps.tolist(), bodies, strict=True)):
@@ -155,6 +160,17 @@ def _columns(pages: Sequence[_Page]) -> dict[str, Column]:
         name: _column(steps[chosen], times[chosen], [bodies[place][name] for place in chosen])
         for name, chosen in places.items()
     }
+
+
+def _check_maps(bodies: list[Any]) -> None:
+    """Raise DamagedReports if a decoded report is no map."""
+    if set(map(type, bodies)) != {dict}:
+        raise _no_maps()
+
+
+def _no_maps() -> DamagedReports:
+    """Return the error for reports that are no maps."""
+    return DamagedReports("its reports in the store are damaged: some are no maps of metrics")
 
 
 def _encodable(name: str) -> str:
