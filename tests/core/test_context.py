@@ -221,7 +221,8 @@ stop.set()
 
 
 def test_sigusr1_shows_running_threads_and_calls_the_handler_of_the_user() -> None:
-    process = warm.Popen(
+    # Not a warm child, whose signals another process passes on.
+    process = subprocess.Popen(
         [sys.executable, "-c", BUSY_THREADS],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
