@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.plural import counted
+from determined.sentences import counted
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "determined"
 _NOUNS = [

@@ -27,7 +27,7 @@ from determined.checkpoint_storage.checkpoint_objects import UNFINISHED, Checkpo
 from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
-from determined.plural import counted
+from determined.sentences import counted
 
 logger = logging.getLogger("determined.checkpoint_storage")
 

@@ -13,7 +13,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, table
 from determined.cli.running.run_or_queue import with_engine
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:

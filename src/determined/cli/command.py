@@ -14,7 +14,7 @@ import click
 from determined.cli import streams
 from determined.cli.display.safe_text import visible, visible_lines
 from determined.errors import DeterminedError, InvalidExperimentConfig, NotFoundException
-from determined.plural import counted
+from determined.sentences import counted
 
 INTERRUPTED = 130  # the exit code that shells report for a program ended by Ctrl-C
 

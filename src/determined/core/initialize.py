@@ -36,7 +36,7 @@ from determined.core.supervision.unclosed_runs import UnclosedRun, end_earlier_r
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import TrainContext
 from determined.info import ClusterInfo
-from determined.plural import counted
+from determined.sentences import counted
 from determined.sinks.selection import chosen_sinks
 from determined.stack_dumps import print_stacks_on
 from determined.store.open import checked_place

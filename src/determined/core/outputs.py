@@ -18,7 +18,7 @@ from determined.core.distributed import DistributedContext
 from determined.core.ranks.agreement import in_step
 from determined.core.supervision.supervisor import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.output_records import NewUpload, merged, rank_directory
 
 logger = logging.getLogger("determined.core")

@@ -25,7 +25,7 @@ from determined.engines.slots import Slots, find_slots, too_few_slots
 from determined.engines.wakeups import RunnerWakeups
 from determined.engines.warm.client import WarmProcess, WarmProcessLost
 from determined.errors import EngineError
-from determined.plural import counted
+from determined.sentences import counted
 
 # As shells report it; exit codes of signals are converted in the same way.
 _KILLED = 128 + signal.SIGKILL

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from determined.errors import EngineError
-from determined.plural import counted
+from determined.sentences import counted
 
 _SECONDS_FOR_NVIDIA_SMI = 20  # it takes several seconds while the driver loads
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from determined.experiment.deletion import own_directories
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.store import Store
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from determined.config.stored import StoredConfig
 from determined.errors import DeterminedError
-from determined.plural import counted
 from determined.searchers.base import (
     Action,
     Continue,
@@ -27,6 +26,7 @@ from determined.searchers.base import (
 )
 from determined.searchers.comparison import Comparison
 from determined.searchers.journal import action_from_plain, event_from_plain
+from determined.sentences import counted
 from determined.store.experiment_records import Experiment, JournalEntry
 from determined.store.store import Store
 

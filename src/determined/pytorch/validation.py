@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from determined.errors import InvalidExperimentException
-from determined.plural import counted
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
@@ -24,6 +23,7 @@ from determined.pytorch.metrics.reducer import Reducer, as_numpy, reducers_by_na
 from determined.pytorch.ranks import data_parallel
 from determined.pytorch.run.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
+from determined.sentences import counted
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from types import FrameType
 
 from determined.engines.slots import Slots
-from determined.plural import counted
 from determined.queue.daemon_store import DaemonStore
 from determined.queue.dispatcher import Dispatcher
 from determined.queue.files import QueueFiles, daemon_start_lock
 from determined.queue.status import Status, write_status
+from determined.sentences import counted
 from determined.store.store import Store
 
 _TICK = 0.5  # seconds; the store sends no notification of new entries, so it is polled

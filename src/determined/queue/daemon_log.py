@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from determined.plural import counted
+from determined.sentences import counted
 
 # No other program rotates this log, so it limits itself and keeps its last lines.
 _MOST_BYTES = 1 << 20

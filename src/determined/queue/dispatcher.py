@@ -15,7 +15,6 @@ from determined.config.secrets.line_mask import line_mask
 from determined.config.stored import StoredConfig
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
-from determined.plural import counted
 from determined.queue.daemon_store import DaemonStore
 from determined.queue.liveness import is_holder_alive, last_runner_output
 from determined.queue.restart_backoff import RestartBackoff
@@ -24,6 +23,7 @@ from determined.queue.schedule import Demand
 from determined.queue.slot_demand import SlotDemand, slot_demand_of
 from determined.queue.slot_shares import SlotShares
 from determined.queue.submission import has_files_here
+from determined.sentences import counted
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.experiment_records import Experiment, Holder
 from determined.store.process import is_running, this_process, this_user

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from determined.plural import counted
 from determined.queue.daemon_start import SHUTTING_DOWN
 from determined.queue.status import Status
-from determined.sentences import capitalized
+from determined.sentences import capitalized, counted
 from determined.store.process import this_user
 from determined.store.store import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from determined.errors import InvalidConfigurationException
-from determined.plural import counted
+from determined.sentences import counted
 
 # Invalid trials are replaced, so without this limit a space that is mostly invalid would be tried forever.
 _INVALID_PER_TRIAL = 3

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from determined.config.secrets.masking import mask_secrets
-from determined.plural import counted
+from determined.sentences import counted
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Known, Report, Sink
 from determined.sinks.event_queue import MOST_EVENTS, Backlog
 

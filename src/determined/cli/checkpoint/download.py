@@ -15,7 +15,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.display.times import with_utc
 from determined.cli.selection.arguments import complete_checkpoints
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(cls=Command, action="download {uuid:checkpoint}")

@@ -16,7 +16,7 @@ from determined.cli.file_operations import refuse_existing
 from determined.cli.selection.arguments import complete_checkpoints
 from determined.cli.store_access import opened_store
 from determined.errors import CheckpointStateException
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.pytorch.checkpoint.plain_weights import Format

@@ -11,7 +11,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
 from determined.cli.selection.arguments import with_checkpoints
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(cls=Command, action="remove files of {checkpoints:checkpoint}")

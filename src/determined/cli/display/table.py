@@ -13,7 +13,7 @@ from typing import Any
 
 from determined.cli.display import safe_text
 from determined.config.flattening import flat
-from determined.plural import counted
+from determined.sentences import counted
 
 _NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
 

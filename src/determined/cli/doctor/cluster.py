@@ -10,7 +10,7 @@ from typing import Any
 from determined.cli.doctor.result import Result, missing, ok, problem
 from determined.config.engine import VARIABLE, parse_engine
 from determined.errors import DeterminedError, MissingExtraError
-from determined.plural import counted
+from determined.sentences import counted
 
 
 def check_cluster(engine: str | None, env: Mapping[str, str] = os.environ) -> Iterator[Result]:

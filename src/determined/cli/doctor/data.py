@@ -14,7 +14,7 @@ from determined.cli.display.table import size
 from determined.cli.doctor.access import changeable_by_others
 from determined.cli.doctor.result import Result, ok, problem
 from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
-from determined.plural import counted
+from determined.sentences import counted
 
 _LOW_DISK_SPACE = 1_000_000_000  # bytes; a few checkpoints of a small model
 _SLOW = 0.5  # seconds for a write, at which reports of several trials queue up

@@ -10,7 +10,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.selection.arguments import complete_experiments_that
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(

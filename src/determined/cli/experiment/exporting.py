@@ -13,7 +13,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
 from determined.cli.file_operations import cleaning_up_on_signals, progress
 from determined.cli.selection.arguments import Ids, complete_experiments, expand, numbers
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.experiment.moving.archive_export import Which

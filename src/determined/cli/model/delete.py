@@ -10,7 +10,7 @@ from determined.cli.display.safe_text import visible
 from determined.cli.model.rows import find_model, model_plain
 from determined.cli.selection.arguments import complete_models
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(cls=Command, action="delete {name!r:model}")

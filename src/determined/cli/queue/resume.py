@@ -9,7 +9,7 @@ from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.queue.rows import other_queues_text
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(cls=Command, action="resume the queue")

@@ -20,8 +20,8 @@ from determined.cli.display.table import number
 from determined.cli.display.times import duration
 from determined.cli.running.text_view import WITH_PROCESSES, hparams_text
 from determined.config.metric_values import is_finite
-from determined.plural import counted
 from determined.ranking import ranked
+from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from determined.cli.display.table import cell, number
 from determined.cli.display.times import duration
 from determined.config.effective import differences
 from determined.config.flattening import flat
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
 from determined.store.ranking import best_checkpoints, best_trials
 from determined.store.states import TRIAL_ENDED

@@ -27,8 +27,7 @@ from determined.cli.selection.arguments import (
 )
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError, NotFoundException
-from determined.plural import counted
-from determined.sentences import capitalized
+from determined.sentences import capitalized, counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from determined.cli.display.safe_text import visible
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.process import is_abandoned
 from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
 

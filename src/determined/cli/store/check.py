@@ -10,7 +10,7 @@ from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.file_operations import progress
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command(cls=Command, action="check the store")

@@ -14,7 +14,7 @@ from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, table
 from determined.cli.file_operations import cleaning_up_on_signals, progress
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.experiment.moving.archive_import import ImportedExperiments

@@ -20,8 +20,8 @@ from determined.cli.selection.arguments import Ids, complete_experiments, comple
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 from determined.names import is_plain_directory
-from determined.plural import counted
 from determined.ranking import ranked
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial

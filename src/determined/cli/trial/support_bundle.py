@@ -18,7 +18,7 @@ from determined.cli.display.table import size
 from determined.cli.file_operations import refuse_existing
 from determined.cli.selection.arguments import ID, complete_trials
 from determined.cli.store_access import opened_store
-from determined.plural import counted
+from determined.sentences import counted
 
 
 @click.command("support-bundle", cls=Command, action="create a support bundle of {trial_id:trial}")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from determined.checkpoint_storage.outputs import OutputStorage
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.output_records import Upload, rank_directory
 from determined.store.workers.worker_store import WorkerStore
 

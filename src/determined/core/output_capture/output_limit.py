@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from determined.plural import counted
+from determined.sentences import counted
 
 # A program that prints in a tight loop must neither fill the disk of the store nor delay the reports of metrics, which
 # the same thread writes.

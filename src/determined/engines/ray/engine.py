@@ -25,7 +25,7 @@ from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.engines.ray.store_calls import StoreCall, answered, decode_call
 from determined.errors import EngineError, MissingExtraError
 from determined.paths import runs_dir
-from determined.plural import counted
+from determined.sentences import counted
 
 logger = logging.getLogger("determined.engines")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from determined.plural import counted
+from determined.sentences import counted
 
 _MOST_FAILED_STARTS = 3  # of the actor of a node, or of jobs on it, one after another
 

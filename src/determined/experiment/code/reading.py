@@ -18,7 +18,7 @@ from determined import paths
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.names import is_file_name, shown
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.experiment_records import Experiment
 from determined.store.store import Store
 

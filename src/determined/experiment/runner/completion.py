@@ -6,7 +6,7 @@ import time
 from typing import Literal
 
 from determined.experiment.runner.runner_state import RunnerState
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState
 

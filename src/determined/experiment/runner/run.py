@@ -31,8 +31,8 @@ from determined.experiment.runner.search import restored
 from determined.experiment.runner.settings import Settings, refuse_slots, settings_of
 from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
 from determined.experiment.runner.view import Observer
-from determined.plural import counted
 from determined.searchers.base import Extended
+from determined.sentences import counted
 from determined.stop_request import StopRequest
 from determined.store.experiment_records import Experiment
 from determined.store.open import open_store, patience

@@ -14,7 +14,7 @@ from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.curves import metric_keys
 from determined.curves.chart_data import AXES, Axis, Curves, DrawnTrial, curves_data
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.curves.read import Key

@@ -10,7 +10,7 @@ from determined import built_page
 from determined.errors import DeterminedError
 from determined.experimental.charts.data import ChartData, read_chart
 from determined.experimental.charts.selection import choose
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.experimental.session import Session

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from determined import ranking
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined.experimental.charts.data import ChartData, short_value
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from determined.errors import InvalidCheckpointException, TrainingOnImportError
-from determined.plural import counted
 from determined.pytorch.binding import overridden
 from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint import legacy
@@ -26,6 +25,7 @@ from determined.pytorch.checkpoint.trial_states import decode_weights
 from determined.pytorch.context import CheckpointLoadContext
 from determined.pytorch.ranks.data_parallel import bare
 from determined.pytorch.trial import PyTorchTrial
+from determined.sentences import counted
 from determined.user_code.imports import how_to_load, import_from_path, importing_checkpoint
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import NoReturn
 
-from determined.plural import counted
 from determined.pytorch.display.progress import say
 from determined.pytorch.run.stopping import EarlyStop
+from determined.sentences import counted
 from determined.user_code.program import end_ipython, is_interactive
 
 logger = logging.getLogger("determined.pytorch")

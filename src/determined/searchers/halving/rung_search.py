@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from determined.plural import counted
 from determined.searchers.base import Searcher
 from determined.searchers.halving.brackets import Bracket, halving_bracket, integer_logarithm
 from determined.searchers.halving.promotion import PromotionSearcher
@@ -15,6 +14,7 @@ from determined.searchers.halving.stopping import StoppingSearcher
 from determined.searchers.method import Outline
 from determined.searchers.pool import Pool
 from determined.searchers.sources import TrialSource
+from determined.sentences import counted
 
 
 class RungSettings(Protocol):

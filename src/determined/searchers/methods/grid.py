@@ -10,13 +10,13 @@ from determined.config.plain_data import dotted
 from determined.config.problem import Problem
 from determined.config.space import is_range, leaves
 from determined.config.validators import Count
-from determined.plural import counted
 from determined.searchers.base import Searcher
 from determined.searchers.free_running import FreeRunningSearcher
 from determined.searchers.grid import Grid
 from determined.searchers.method import Method, Outline
 from determined.searchers.pool import Pool
 from determined.searchers.sources import GridSource
+from determined.sentences import counted
 
 _LARGE_GRID = 2000  # above this a mistake in `count` is likely
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from determined.durable_files import publish
 from determined.errors import StoreError
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.databases.base import Database, broken, unavailable
 from determined.store.databases.read_only_file import connect_unwritable, is_unwritable
 from determined.store.databases.sqlite_errors import is_busy

@@ -10,7 +10,7 @@ from typing import Any
 
 from determined.errors import StoreError
 from determined.optional import require
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.databases.tables import Kind, Table
 from determined.store.moving.format import Header, moved_tables, read_header
 from determined.store.moving.reading_store import Rows

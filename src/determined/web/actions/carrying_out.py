@@ -1,6 +1,6 @@
 """Carry out the actions of the page: each calls the function that its `det` command calls.
 
-What runs an experiment goes through the queue, so that closing the page, or ending its server, ends nothing.
+Actions that run an experiment put it into the queue, so that it goes on when the page or its server is closed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from determined.experiment.control import kill_trial, request
 from determined.experiment.creation.create import create_experiment
 from determined.experiment.creation.forking import plan_fork
 from determined.experiment.deletion import delete_checkpoints, delete_experiment
-from determined.plural import counted
 from determined.queue.daemon_start import SHUTTING_DOWN, DaemonState
 from determined.queue.submission import activate, add, continue_in_queue
+from determined.sentences import counted
 from determined.stop_request import StopRequest
 from determined.store.process import this_user
 from determined.store.store import Store
@@ -93,7 +93,7 @@ def _fork(target: Target, number: int, options: Options) -> Done:
 
 
 def _archive(archived: bool) -> OnNumber:
-    """Return the action that archives experiments, or brings them back."""
+    """Return the action that archives experiments, or that unarchives them."""
 
     def run(target: Target, number: int, options: Options) -> Done:
         target.store.upkeep.set_archived(number, archived)

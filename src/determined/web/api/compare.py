@@ -96,7 +96,7 @@ def _compared(columns: Sequence[Mapping[str, Any]]) -> list[ComparedValue]:
 
 
 def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code], list[str]]:
-    """Return the code of each experiment, and which experiments have no code here."""
+    """Return the code of each experiment, and notes about experiments whose code is missing or not compared."""
     found: dict[int, Code] = {}
     notes = []
     different = list(dict.fromkeys(experiment_ids))
@@ -111,7 +111,7 @@ def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code],
 
 
 def _compared_code(found: Mapping[int, Code], experiment_ids: Sequence[int]) -> tuple[list[ComparedFile], list[str]]:
-    """Return the files of the experiments' code, with the variant that each experiment has, and what is missing."""
+    """Return the files of the experiments' code, with the variant that each experiment has, and notes."""
     files = {number: list_files(code) for number, code in found.items()}
     paths = {number: {file.path for file in listed} for number, listed in files.items()}
     rows: list[ComparedFile] = []

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from determined.curves import metric_keys
 from determined.curves.chart_data import Axis, Curves, DrawnTrial, curves_data
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.identifiers import MOST_DRAWN, DrawnIds, Id, numbers
@@ -125,13 +125,13 @@ def moment(
 
 
 def _note(trouble: str | None, others: int) -> str | None:
-    """Return why charts are not cached, and how many values of the metric cannot be drawn; None if all is well."""
+    """Return why charts are not cached, and how many values of the metric cannot be drawn; None if neither applies."""
     left_out = f"{counted(others, 'value')} of this metric {'is no number' if others == 1 else 'are no numbers'}"
     return "; ".join([*([] if trouble is None else [trouble]), *([left_out] if others else [])]) or None
 
 
 def _reader(store: Store, state: ServerState) -> CurveReader:
-    """Return what reads curves of a store through the cache."""
+    """Return a reader of the store's curves that uses the server's cache."""
     from determined.curves.trials import CurveReader
 
     return CurveReader(store, state.cache)

@@ -14,7 +14,7 @@ from determined.curves.read import DamagedReports, Key
 from determined.curves.summary import Statistics as MetricStatistics
 from determined.curves.trials import CurveReader
 from determined.errors import StoreError
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.store import Store
 from determined.web.answers import number, representable
 from determined.web.api.shapes import Summary
@@ -23,8 +23,8 @@ from determined.web.tables.stored_json import reported_metrics
 
 logger = logging.getLogger("determined.web")
 
-# Trials whose statistics are computed before the answer. Those of a running trial change with every report, and are
-# extended within a millisecond; without them its cells would be empty most of the time.
+# Trials whose statistics are computed within the request. Those of a running trial change with every report, and are
+# extended within a millisecond; without this its cells would be empty most of the time.
 _COMPUTED_NOW = 20
 _SECONDS_BETWEEN_NEWS = 3.0
 _TOGETHER = 50  # trials whose statistics are computed with one connection, in one snapshot of the store
@@ -78,7 +78,7 @@ class Statistics:
     def of_trial(self, store: Store, trial_id: int) -> dict[str, Summary]:
         """Return the statistics of all metrics of a trial, computed now if necessary.
 
-        Of damaged reports the names of metrics are found as far as possible: their charts say what is wrong.
+        If reports are damaged, the metrics that can still be found have empty statistics; their charts say what is wrong.
         """
         reader = CurveReader(store, self._cache)
         found = reader.summaries([trial_id])
@@ -91,9 +91,9 @@ class Statistics:
         return {metric_keys.join(*key): summary(one) for key, one in known.items()}
 
     def numeric(self, store: Store, trial_ids: Sequence[int]) -> tuple[dict[str, bool], list[int]]:
-        """Return the metrics of trials, and whether any of their values are numbers.
+        """Return the metrics of trials, and for each whether any of its values is a number.
 
-        The second value has the trials, in the order of the ids, whose statistics are not known.
+        The second result has the trials whose statistics are not cached, in the order of the ids.
         """
         versions = {state.trial_id: state.changes for state in store.reports.versions(trial_ids)}
         with self._lock:
@@ -138,7 +138,7 @@ class Statistics:
                 self._thread.start()
 
     def _run(self) -> None:
-        """Compute what is wanted, and end when nothing is left."""
+        """Thread: compute the missing statistics, and end when none are left."""
         told, computed = time.monotonic(), 0
         while True:
             with self._lock:
@@ -158,7 +158,7 @@ class Statistics:
                 logger.warning("the statistics of %s are missing: %s", counted(len(chosen), "trial"), error)
 
     def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> int:
-        """Compute the statistics of trials, and return of how many. The thread goes on if one fails."""
+        """Compute and cache the statistics of trials; return for how many this succeeded. Failures are logged."""
         computed = 0
         for trial_id in trial_ids:
             if self._closed:

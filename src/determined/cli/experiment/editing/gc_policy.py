@@ -14,7 +14,7 @@ from determined.cli.selection.arguments import Count
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 from determined.errors import CheckpointInUse
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from determined.cli.selection.bulk import BulkCommand
 from determined.cli.store_access import opened_store
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
-from determined.plural import counted
+from determined.sentences import counted
 
 _HERE = "determined.cli.experiment.editing.setting"
 

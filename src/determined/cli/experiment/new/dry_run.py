@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined.cli.display.table import first_few, size
 from determined.cli.preview_search import preview_plain, preview_text
-from determined.plural import counted
+from determined.sentences import counted
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig

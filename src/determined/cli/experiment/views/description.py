@@ -13,7 +13,7 @@ from determined.cli.display.times import ago, duration, time_text
 from determined.cli.experiment.views.experiment_columns import lasted
 from determined.cli.experiment.views.leaderboard import Leaderboard
 from determined.cli.experiment.views.trial_metrics import summary_table
-from determined.plural import counted
+from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:
