@@ -1,4 +1,4 @@
-// The state of a view as an address: everything that a person chose is in the query, so that a link restores it.
+// The state of a view as an address: everything that the user has chosen is in the query, so that a link restores it.
 import { useEffect, useState } from "preact/hooks";
 import { asked, exported } from "./api.ts";
 

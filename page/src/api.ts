@@ -10,7 +10,7 @@ interface Exported {
   address: string;
   created: number;
   answers: { [path: string]: unknown };
-  /** The names of trials in a chart that stands alone, which has no rows of them. */
+  /** The names of trials, for a chart without a page, which has no rows of trials. */
   names?: { [trial: string]: string };
 }
 
@@ -43,12 +43,12 @@ export function withQuery(path: string, params: Record<string, string | number |
   return canonical(`${path}?${query}`);
 }
 
-/** The paths that the present view has asked for: what an export has to contain. */
+/** The paths that the present view has requested, whose answers an export has to contain. */
 export const asked = new Set<string>();
-/** The server takes so many requests of one export. */
+/** The maximum number of requests that the server accepts for one export. */
 const MOST_EXPORTED = 1000;
 
-/** Whether an exported page asks for a path when it is opened, and not only for news or when somebody clicks. */
+/** Whether a view requests a path when it is opened, and not only when it polls or after a click. */
 function isOfView(path: string): boolean {
   const [place = "", query = ""] = path.split("?", 2);
   const params = new URLSearchParams(query);
@@ -56,17 +56,17 @@ function isOfView(path: string): boolean {
   return !(place.endsWith("/moment") && params.has("x"));
 }
 
-/** Notes what the view asks for. */
+/** Records a path that the view requests. */
 export function note(path: string): void {
   if (isOfView(path)) asked.add(path);
 }
 
-/** Forgets what a part of the view has asked before, where it now asks another question about the same thing. */
+/** Forgets the previous request of a part of the view that now makes another request to the same route. */
 export function supersede(before: string | null, path: string): void {
   if (before !== null && before !== path && before.split("?")[0] === path.split("?")[0]) asked.delete(before);
 }
 
-/** What an export of the view contains: of very many charts those that were looked at last. */
+/** Returns the paths that an export of the view contains; of too many charts, those that were requested last. */
 export function exportedPaths(): string[] {
   const isChart = (path: string): boolean => path.startsWith("/api/curves?") || path.includes("/profile?");
   const rest = [...asked].filter((path) => !isChart(path)).slice(-MOST_EXPORTED);
@@ -88,7 +88,7 @@ function readSession(): string | null {
   try {
     return localStorage.getItem(SESSION);
   } catch {
-    return null; // Storage is switched off: the person logs in again for each page.
+    return null; // Storage is switched off: the user logs in again for each page.
   }
 }
 
@@ -147,7 +147,7 @@ function errorOf(response: Response, text: string): ApiError {
     const said = JSON.parse(text) as { error?: string; hint?: string | null };
     if (said.error) return new ApiError(response.status, said.error, said.hint ?? null);
   } catch {
-    // Not our server's error: the status says what there is to say.
+    // Not an error of our server: only its status is known.
   }
   return new ApiError(response.status, `The server answered ${response.status} ${response.statusText}.`, null);
 }
@@ -163,7 +163,7 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
   return send<T>(path, "POST", body);
 }
 
-/** Posts and returns what came back as a file, with its name. */
+/** Makes a POST request and returns the answer as a file, with its name. */
 export async function postForFile(path: string, body: unknown): Promise<{ blob: Blob; name: string }> {
   const headers: Record<string, string> = { "Content-Type": "application/json" };
   const session = readSession();

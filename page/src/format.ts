@@ -1,15 +1,15 @@
 // Numbers, times and sizes as text.
 
-/** A number of an answer: those that JSON does not have are text. */
+/** A number in an answer; NaN and infinities, which JSON does not have, are text. */
 export type Num = number | string | null;
 
-/** The number behind a value of an answer, where non-finite numbers are text. */
+/** Returns a value of an answer, in which non-finite numbers are text, as a number. */
 export function toNumber(value: Num | undefined): number | null {
   if (value === null || value === undefined) return null;
   return typeof value === "number" ? value : Number(value);
 }
 
-/** The number that a value of a program is, or null: text is none, but for the names of non-finite numbers. */
+/** Returns a value that a program reported as a number, or null; of texts, only NaN and infinities are numbers. */
 export function numberOf(value: unknown): number | null {
   if (typeof value === "number") return value;
   return value === "NaN" || value === "Infinity" || value === "-Infinity" ? Number(value) : null;

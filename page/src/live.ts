@@ -1,4 +1,4 @@
-// Follows the store: one request a second while the tab is visible, fewer when nothing moves.
+// Polls the store: one request a second while the tab is visible, fewer when nothing changes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, exported, get, supersede } from "./api.ts";
 import type { Changes } from "./types.ts";
@@ -46,7 +46,7 @@ async function poll(): Promise<void> {
   timer = setTimeout(() => void poll(), quiet > QUIET_POLLS || state.problem ? SLOW : FAST);
 }
 
-/** Asks at once: after an action, whose effect the person waits for. */
+/** Polls at once, after an action whose effect the user waits for. */
 export function pollSoon(): void {
   quiet = 0;
   if (!exported) void poll();
@@ -81,9 +81,9 @@ export interface Answer<T> {
 }
 
 /**
- * Asks for a path and asks again when the store changed. While a new answer is on its way the old one stays, so that
- * nothing jumps; the answer to another question about the same thing replaces it when it arrives. Answers name the
- * version of the store that they show: one that is as new as the poll is not asked for twice.
+ * Requests a path, and requests it again when the store has changed. The old answer stays until the new one arrives, so
+ * that nothing jumps, also if the path changes to other parameters of the same route. Answers name the version of the
+ * store that they show: one that is as new as the poll is not requested twice.
  */
 export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
   const live = useLive();

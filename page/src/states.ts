@@ -28,7 +28,7 @@ export interface Counts {
   others: number;
 }
 
-/** Counts trials by what became of them, from the number of trials in each state. */
+/** Counts trials by outcome, from the number of trials in each state. */
 export function countStates(states: Readonly<Record<string, number>>): Counts {
   const counts = { completed: 0, stopped: 0, running: 0, failed: 0, others: 0 };
   for (const [state, count] of Object.entries(states)) {

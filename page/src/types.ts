@@ -28,7 +28,7 @@
 // POST /api/actions/preview ActionRequest -> Preview
 // POST /api/export ExportRequest -> a file
 
-/** An action on explicit ids: of experiments; of trials for "kill_trial"; of checkpoints for the others. */
+/** An action on ids of experiments. "kill_trial" acts on ids of trials, "register" and "delete_checkpoint" on ids of checkpoints. */
 export interface ActionRequest {
   action: "pause" | "activate" | "cancel" | "kill" | "kill_trial" | "continue" | "extend" | "fork" | "archive" | "unarchive" | "label" | "unlabel" | "rename" | "describe" | "note" | "register" | "delete" | "delete_checkpoint";
   ids: number[] | string[];
@@ -55,7 +55,7 @@ export interface ActionState {
   why_not: string | null;
 }
 
-/** One execution of a trial's processes. `checkpoint` is the one that it started from. */
+/** An attempt of a trial. `checkpoint` is the one that it started from, null if it started from scratch. */
 export interface Attempt {
   number: number;
   started: number;
@@ -90,7 +90,7 @@ export interface CheckpointFile {
   bytes: number;
 }
 
-/** A checkpoint. `incomplete` and `pickled` name parts of its state; `used_by` says who needs it. */
+/** A checkpoint. `incomplete` names missing parts of its state, `pickled` the pickled ones; `used_by` its users. */
 export interface CheckpointRow {
   id: string;
   trial: number;
@@ -315,7 +315,7 @@ export interface LogLine {
   finished: boolean;
 }
 
-/** Log lines in order, and whether there are matching ones before and after them. */
+/** Log lines in order, and whether there are matching ones before and after them. `older` is also true if the search for a regular expression has run out of time. */
 export interface LogLines {
   lines: LogLine[];
   older: boolean;
@@ -330,7 +330,7 @@ export interface MetricKey {
   numeric: boolean;
 }
 
-/** The metrics of a trial, of an experiment, or of the store, by group and name. Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the newest of such trials: `unread_trials` are left out. So are damaged reports. */
+/** The metrics of a trial, of an experiment, or of the store, by group and name. The metrics of trials whose statistics are not computed yet are read from their first and newest reports, but only for the newest of these trials: `unread_trials` is the number of the others. Damaged reports are skipped. */
 export interface MetricKeys {
   version: string;
   keys: MetricKey[];
@@ -401,7 +401,7 @@ export interface OutputFile {
   bytes: number;
 }
 
-/** The expected effect of an action, for a question to the user. */
+/** The expected effect of an action, for the dialog that asks the user to confirm it. */
 export interface Preview {
   text: string;
   items: PreviewItem[];
@@ -437,7 +437,7 @@ export interface QueueRow {
   owner: string;
 }
 
-/** The user's experiments in the queue of this machine, in scheduling order, and remarks about it. */
+/** The user's experiments in the queue of this machine, in scheduling order, and notes about the queue. `served` says whether a daemon runs the queue. */
 export interface QueueRows {
   version: string;
   rows: QueueRow[];
@@ -487,7 +487,7 @@ export interface StoreState {
   problem: string | null;
 }
 
-/** Statistics of one metric of a trial, of the numbers among its `count` values: `no_numbers` of them are none. Without any number there are a count and the last value only. */
+/** Statistics of one metric of a trial, which has `count` values, of which `no_numbers` are not numbers. If no value is a number, only `count`, `no_numbers` and `last` are given. */
 export interface Summary {
   count: number;
   last: unknown;
@@ -498,7 +498,7 @@ export interface Summary {
   no_numbers: number;
 }
 
-/** Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen. */
+/** Everything about one trial but its curves, checkpoints and log. `searched` names what its search varies. */
 export interface TrialDetail {
   version: string;
   row: TrialRow;
@@ -580,6 +580,6 @@ export interface Verified {
   bytes: number;
 }
 
-/** Nothing: the comparison has no options. A body of JSON is what other sites cannot send. */
+/** An empty object: the comparison has no options, but a JSON body is required, which other sites cannot send. */
 export interface VerifyRequest {
 }

@@ -11,7 +11,7 @@ import { ACTION_NAMES, run } from "./run.ts";
 
 const BAD = new Set(["kill", "kill_trial", "delete", "delete_checkpoint"]);
 
-/** Asks what an action needs to know, or carries it out at once where it needs nothing and can be undone. */
+/** Opens the dialog of an action, or carries it out at once if it needs no input and can be undone. */
 export function useActions(): { ask: (asked: Asked) => void; dialog: ComponentChildren } {
   const [asked, setAsked] = useState<Asked | null>(null);
   return {

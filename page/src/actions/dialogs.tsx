@@ -1,4 +1,4 @@
-// The questions that actions ask before they are carried out.
+// The dialogs of actions, which ask for input or for confirmation.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, post } from "../api.ts";
 import { formatBytes, formatCount, formatValue, plural, sentence, shorten } from "../format.ts";
@@ -14,7 +14,7 @@ export interface Asked {
   noun: string;
   text?: string;
   hparams?: { [name: string]: unknown };
-  /** Settings of a fork that hold besides what is typed. */
+  /** Settings of a fork in addition to those that the user types. */
   fixed?: readonly string[];
   /** The texts to choose from, such as the labels to remove. */
   choices?: readonly string[];
@@ -47,7 +47,7 @@ export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => 
       if (results === null) return;
       const bad = results.filter((result) => !result.ok);
       setRejected(bad.map((result) => (ids.length === 1 ? result.message : `${asked.noun} ${result.id}: ${result.message}`)));
-      if (bad.length === results.length) return; // What was typed stays, to be corrected.
+      if (bad.length === results.length) return; // The dialog stays open, so that the input can be corrected.
       onClose();
       asked.done?.(results.find((result) => result.created != null)?.created ?? null);
     });
@@ -110,7 +110,7 @@ function TextForm({ asked, onClose, busy, carryOut }: FormProps) {
   );
 }
 
-/** The models that exist: another name creates a model. */
+/** The existing models; any other name creates a new model. */
 function ModelNames() {
   const { data } = useAnswer<ModelRows>("/api/models", false);
   return (
@@ -155,7 +155,7 @@ function Settings({ asked, onClose, busy, carryOut }: FormProps) {
   );
 }
 
-/** Names what goes, with sizes, before anything is deleted. */
+/** Lists what would be deleted, with sizes, and asks for confirmation. */
 function Deletion({ asked, onClose, busy, carryOut }: FormProps) {
   const [preview, setPreview] = useState<Preview | null>(null);
   const [error, setError] = useState<ApiError | null>(null);

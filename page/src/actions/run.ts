@@ -1,4 +1,4 @@
-// Asking the server to do something, and saying what came of it.
+// Requests actions from the server, and shows their results.
 import { ApiError, post } from "../api.ts";
 import { plural } from "../format.ts";
 import { pollSoon } from "../live.ts";
@@ -20,7 +20,7 @@ export const ACTION_NAMES: Record<string, string> = {
   describe: "Describe", note: "Edit notes", register: "Register as model version", delete: "Delete", delete_checkpoint: "Delete checkpoint",
 };
 
-/** Returns the results, or null if the request as a whole was rejected; either way it has been said. */
+/** Carries out an action and shows its result. Returns the results, or null if the whole request was rejected. */
 export async function run(action: string, ids: readonly (number | string)[], options: Options = {}): Promise<ActionResults["results"] | null> {
   const name = ACTION_NAMES[action] ?? action;
   try {

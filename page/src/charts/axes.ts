@@ -13,7 +13,7 @@ export interface Axis {
   /** The place of a trial on the axis, from 0 to 1; null where it has no value that can be placed. */
   place: (row: TrialRow) => number | null;
   text: (row: TrialRow) => string;
-  /** What a file has of a trial: the value itself, not rounded. */
+  /** The value of a trial for a CSV file, not rounded. */
   value: (row: TrialRow) => string | number | null;
   /** The value at a place of an axis of numbers. */
   at: ((place: number) => number) | null;
@@ -21,7 +21,7 @@ export interface Axis {
 }
 
 export const METRIC_AXIS = "metric";
-/** So many integers get a place each, for example in a heat map. */
+/** At most this many integers get a place each, for example in a heat map. */
 const FEW = 16;
 
 function raw(row: TrialRow, name: string): unknown {
@@ -113,7 +113,7 @@ export function parseBrushes(text: string): Map<string, [number, number]> {
   return found;
 }
 
-/** The text behind percent signs; "" where they do not encode one, as in an address that somebody typed. */
+/** Decodes percent-encoded text; returns "" if the encoding is invalid, as in a mistyped address. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -126,7 +126,7 @@ export function brushText(brushes: ReadonlyMap<string, readonly [number, number]
   return [...brushes].map(([name, [low, high]]) => `${encodeURIComponent(name)}:${low.toFixed(3)}~${high.toFixed(3)}`).join(";");
 }
 
-/** The trials that all brushes leave; null where there is no brush. */
+/** The ids of the trials inside all brushes; null if there is no brush. */
 export function brushed(rows: readonly TrialRow[], axes: readonly Axis[], brushes: ReadonlyMap<string, readonly [number, number]>): Set<number> | null {
   const active = axes.filter((axis) => brushes.has(axis.name));
   if (active.length === 0) return null;
@@ -137,7 +137,7 @@ export function brushed(rows: readonly TrialRow[], axes: readonly Axis[], brushe
   })).map((row) => row.id));
 }
 
-/** What belongs to trials that brushes leave, or to none. */
+/** The rows of the trials in `only`, and those without a trial; all rows if `only` is null. */
 export function ofTrials<Row extends { trial: number | null }>(rows: readonly Row[], only: ReadonlySet<number> | null): readonly Row[] {
   return only ? rows.filter((row) => row.trial === null || only.has(row.trial)) : rows;
 }

@@ -27,13 +27,13 @@ export interface CurvesProps {
   onZoom: (range: [number, number] | null) => void;
   name: (trial: number) => string;
   height?: number;
-  /** What to say about an attempt where it begins; without it attempts are not marked. */
+  /** The text of the mark at which an attempt begins; without it attempts are not marked. */
   attemptText?: (number: number) => string;
   archived?: boolean;
   /** A moment to mark: where it is on the axis. */
   moment?: AttemptMark | null;
   highlighted?: number | null;
-  /** Another place that answers curves, such as the profile of a trial. */
+  /** Another route that returns curves, such as the profile of a trial. */
   path?: string;
   title?: string;
   compact?: boolean;
@@ -127,7 +127,7 @@ function TrialLink({ trial, alone, children }: { trial: number; alone: boolean |
   return alone ? <>{children}</> : <Link to={`/trials/${trial}`}>{children}</Link>;
 }
 
-/** What the chart shows as numbers: for screen readers, and for whoever wants to read a value. */
+/** The values of the chart as a table, for screen readers and for reading exact values. */
 function CurveTable({ data, name, alone }: { data: Curves; name: (trial: number) => string; alone: boolean | undefined }) {
   return (
     <div class="chart-table scroll-x" tabIndex={0} role="region" aria-label="Values of the chart">

@@ -32,7 +32,7 @@ export function fileName(title: string, ending: string): string {
   return `${title.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 80) || "chart"}.${ending}`;
 }
 
-/** The canvas on the colour of the page, with a title: a picture that stands for itself. */
+/** The canvas on the colour of the page, with a title: a picture that is understood without the page. */
 export function savePng(canvas: HTMLCanvasElement, title: string): void {
   const style = getComputedStyle(document.documentElement);
   const ratio = devicePixelRatio || 1;

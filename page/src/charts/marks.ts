@@ -1,4 +1,4 @@
-// What is drawn on top of the lines: non-finite values, outliers at the edge, ends of failed trials, attempts.
+// Marks on top of the lines: non-finite values, outliers at the edge, ends of failed trials, attempts.
 import type uPlot from "uplot";
 import { cssColour } from "./palette.tsx";
 import type { PlotProps } from "./plot.tsx";
@@ -46,7 +46,7 @@ export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number)
   ctx.restore();
 }
 
-/** NaN is an "N" in a box at the foot of the chart, an infinity "∞" at the end it went to; in a row, one box and ticks. */
+/** Draws NaN as a box with "N" at the foot of the chart, an infinity as "∞" at its top or foot; only a tick without `room`. */
 function drawNonFinite(ctx: CanvasRenderingContext2D, x: number, bbox: uPlot.BBox, ratio: number, kind: string, colour: string, room: boolean, look: Look): void {
   const half = 5 * ratio;
   const y = kind === "Infinity" ? bbox.top + half : bbox.top + bbox.height - half;

@@ -10,7 +10,7 @@ import { curveName, nearest, zoomed, type Outlier, type Series } from "./plot_da
 export interface AttemptMark {
   x: number;
   label: string;
-  /** What the tip of the chart says there. */
+  /** The text that the tip of the chart shows there. */
   text?: string;
 }
 
@@ -39,7 +39,7 @@ export interface Tip {
   series: number;
   x: number;
   y: number | null;
-  /** The axis on which arrow keys led here, null for a pointer. Without a pointer on the chart only a tip of keys stays. */
+  /** The axis along which arrow keys moved to this point; null for a tip of the pointer, which ends when the pointer leaves. */
   keyAxis: string | null;
 }
 
@@ -130,7 +130,7 @@ function tipAt(plot: uPlot, props: PlotProps): Tip | null {
   return best;
 }
 
-/** The tip at a point that arrow keys led to, or null where that curve has no value. */
+/** The tip at a point that arrow keys moved to; null if that curve has no value there. */
 function tipOn(plot: uPlot, props: PlotProps, series: number, at: number): Tip | null {
   const x = props.x[at];
   const y = props.series[series]?.values[at];
@@ -160,7 +160,7 @@ export function Plot(props: PlotProps) {
       if (chart.cursor.left! >= 0) return tipAt(chart, props);
       return tip?.keyAxis === props.axis ? tipOn(chart, props, tip.series, nearest(props.x, tip.x)) : null;
     });
-    // New points arrive while somebody reads the chart: the new chart gets the pointer of the old one, and its tip stays.
+    // New points may arrive while the user reads the chart: the new chart gets the pointer and the tip of the old one.
     const chart = new uPlot(options(props, width, pointer.current, follow), data as uPlot.AlignedData, box.current);
     plot.current = chart;
     props.canvas?.(chart.ctx.canvas);

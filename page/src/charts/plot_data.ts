@@ -1,4 +1,4 @@
-// From the answer of the server to what is drawn: pure functions, without a canvas.
+// Converts the answer of the server into drawn lines: pure functions, without a canvas.
 import { csv } from "./files.ts";
 import { isNarrow, robustRange, scale } from "./scales.ts";
 import type { Curve, Curves } from "../types.ts";
@@ -88,7 +88,7 @@ export function smoothed(values: readonly Value[], weight: number): Value[] {
   });
 }
 
-/** The part of the curves that a logarithmic axis can show: what is above zero. Null where nothing is. */
+/** The values above zero, which a logarithmic axis can show; null if there are none. */
 export function aboveZero({ x, series }: { x: number[]; series: Series[] }): { x: number[]; series: Series[] } | null {
   const first = x.findIndex((one) => one > 0);
   if (first <= 0) return first < 0 ? null : { x, series };
@@ -96,7 +96,7 @@ export function aboveZero({ x, series }: { x: number[]; series: Series[] }): { x
   return { x: x.slice(first), series: cut };
 }
 
-/** The range of the x axis: what was chosen, where it can be shown, else that of the values. */
+/** The range of the x axis: the chosen one if it can be shown, else that of the values. */
 export function xRange(zoom: [number, number] | null, x: readonly number[], log: boolean): [number, number] {
   if (zoom && !isNarrow(...zoom) && !(log && zoom[1] <= 0)) {
     return log && zoom[0] <= 0 ? [Math.min(x[0] ?? zoom[1], zoom[1] / 10), zoom[1]] : zoom;
@@ -105,7 +105,7 @@ export function xRange(zoom: [number, number] | null, x: readonly number[], log:
   return [low, high];
 }
 
-/** The range around a centre that is so many times as wide, by the measure of the axis. */
+/** The range that is scaled by a factor around a centre, on the scale of the axis. */
 export function zoomed([low, high]: readonly [number, number], centre: number, times: number, log: boolean): [number, number] {
   if (log) {
     const [from, to] = zoomed([Math.log10(low), Math.log10(high)], Math.log10(centre), times, false);
@@ -157,7 +157,7 @@ export function curveName(curve: Curve, name: (trial: number) => string): string
   return curve.attempt === null ? name(curve.trial) : `${name(curve.trial)}, attempt ${curve.attempt}, overwritten`;
 }
 
-/** What was left out, in words: "10,000 points, 1,000 drawn". */
+/** The numbers of reported and of drawn points in words: "10,000 points, 1,000 drawn". */
 export function drawnText(answer: Curves): string {
   const points = answer.curves.reduce((sum, curve) => sum + curve.points, 0);
   const marked = answer.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0);

@@ -1,4 +1,4 @@
-// Scales of axes: from values to places and back, ticks, and a range that a few outliers do not rule.
+// Scales of axes: from values to places and back, ticks, and a range that a few outliers do not dominate.
 
 export interface Scale {
   low: number;
@@ -63,12 +63,12 @@ export function logTicks(low: number, high: number): number[] {
   return ticks;
 }
 
-/** So many values tell where the middle lies; the extremes are taken from all. */
+/** The number of values that are sampled to find the middle of the range; the extremes are those of all values. */
 const SAMPLE = 10_000;
 
 /**
  * Returns a range that shows nearly all values. Where the extremes are more than four times as far apart as the middle
- * 96 %, the range is that of the middle with some air, and what lies outside is to be marked at its edge.
+ * 96 %, the range is that of the middle with a margin, and values outside are to be marked at its edge.
  */
 export function robustRange(values: readonly number[], log = false): { low: number; high: number; outside: number } | null {
   const map = (value: number): number => (log ? Math.log10(value) : value);

@@ -1,9 +1,9 @@
 // The lines of a log that are shown, and how answers change them.
 import type { LogLine, LogLines } from "../types.ts";
 
-/** So many lines are asked for at a time. */
+/** The number of lines in one request. */
 export const LIMIT = 500;
-/** So many lines are kept. */
+/** The maximum number of lines that are kept. */
 export const KEPT = 5000;
 
 export interface Loaded {
@@ -13,7 +13,7 @@ export interface Loaded {
   newer: boolean;
 }
 
-/** What writes a line: the state of a progress bar is replaced by the next line of the same stream. */
+/** The stream that a line belongs to: the next line of the stream replaces the state of a progress bar. */
 function streamOf(line: LogLine): string {
   return `${line.trial} ${line.attempt} ${line.rank} ${line.stream}`;
 }
@@ -34,7 +34,7 @@ export function mergeBefore(before: Loaded, answer: LogLines): Loaded {
 }
 
 /**
- * Asks for the lines after an id until there are no newer ones. Where more came than are kept, it goes on with the
+ * Requests the lines after an id until there are no newer ones. If there are more lines than are kept, it shows only the
  * newest ones, as if the log had just been opened.
  */
 export async function follow(last: number | null, ask: (after: number | null) => Promise<LogLines>,

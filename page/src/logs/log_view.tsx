@@ -29,7 +29,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   const [round, setRound] = useState(0);
   const live = useLive();
   const frame = useRef<HTMLDivElement>(null);
-  /** The question whose answers are shown: what comes for an earlier one is left out. */
+  /** Identifies the current filters: answers to requests with earlier filters are ignored. */
   const present = useRef({});
   const busy = useRef(false);
   /** The version of the store that the lines show. */
@@ -47,11 +47,11 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
       setLoaded((before) => merge(before ?? NOTHING));
     }).catch((problem: unknown) => {
       if (present.current !== mine) return;
-      shown.current = ""; // Asked for again when the server has news, or answers again.
+      shown.current = ""; // Requested again when the store changes, or the server answers again.
       setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null));
     });
   };
-  /** Goes to the end of the log with one request at a time: what is written meanwhile is asked for when it is done. */
+  /** Loads the end of the log with one request at a time; lines that are written meanwhile are requested afterwards. */
   const loadNewest = (request: Parameters<typeof load>[0]): void => {
     const mine = present.current;
     busy.current = true;

@@ -1,4 +1,4 @@
-// What "copy as det" and "copy as Python" give for lists: the rows that are shown.
+// The texts of "copy as det" and "copy as Python" for lists: they select the rows that are shown.
 import { joinNumbers } from "../address.ts";
 
 export interface Copies {

@@ -24,7 +24,7 @@ import { SearchView } from "./search.tsx";
 export const EXPERIMENT_TRIAL_DEFAULTS = ["id", "state", "best", "batches", "progress", "duration", "restarts", "checkpoint_bytes"];
 const TABS = [["curves", "Curves"], ["hparams", "Hyperparameters"], ["search", "Search"], ["checkpoints", "Checkpoints"], ["code", "Code"], ["config", "Configuration"], ["log", "Log"], ["notes", "Notes"]] as const;
 
-/** What the tabs of an experiment share: its rows, the axes of its hyperparameters, and what brushes leave. */
+/** The data that the tabs of an experiment share: its rows, the axes of its hyperparameters, and the trials inside the brushes. */
 export interface Shared {
   detail: ExperimentDetail;
   rows: readonly TrialRow[];
@@ -85,7 +85,7 @@ function TrialTabs({ tab, detail, data }: { tab: string; detail: ExperimentDetai
   return <CurvesTab shared={shared} />;
 }
 
-/** Says that brushes leave some trials, where their axes are not shown. */
+/** A notice that brushes hide trials, for tabs that do not show the axes of the brushes. */
 function Brushed({ shared: { only, rows } }: { shared: Shared }) {
   if (!only) return null;
   return <Notice><span class="row"><span class="grow">Brushes leave {formatCount(only.size)} of {plural(rows.length, "trial")}.</span><button onClick={() => setParams({ brush: null })}>Clear the brushes</button></span></Notice>;

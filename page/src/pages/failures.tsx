@@ -1,4 +1,4 @@
-// Failed trials grouped by their error, with what they share and others do not.
+// Failed trials grouped by their error, with the hyperparameters that they share and others do not.
 import { CopyMenu } from "../actions/actions.tsx";
 import { setParams, useAddress } from "../address.ts";
 import { firstLine, formatCount, plural, sentence, shorten } from "../format.ts";

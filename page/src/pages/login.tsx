@@ -1,9 +1,9 @@
-// The way in: the code that `det ui` passes after "#", or the token that a person pastes.
+// The login: by the code that `det ui` passes after "#", or by the token that the user pastes.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, login } from "../api.ts";
 import { ErrorNotice } from "../ui/basics.tsx";
 
-/** Takes the one-time code out of the address, where neither history nor a later link shall contain it. */
+/** Removes the one-time code from the address, so that neither the history nor a later link contains it. */
 export function takeCode(): string | null {
   const code = location.hash.slice(1);
   if (!code) return null;

@@ -1,4 +1,4 @@
-// What the decisions of a search say at a step of its replay: pure functions.
+// The state of a search at a step of its replay, from its decisions: pure functions.
 import { formatNumber, shorten } from "../format.ts";
 import { countStates, statesOf } from "../states.ts";
 import { csv } from "../charts/files.ts";
@@ -6,7 +6,7 @@ import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.t
 
 const ENDED = ["completed", "stopped", "paused", "failed", "canceled"];
 
-/** The searcher does not learn how far a failed trial came, nor why it failed: its row says both. */
+/** Returns the decisions with the batch and the reason of failed trials, which the searcher does not know, from their rows. */
 export function withFailures(data: Decisions, rows: readonly TrialRow[]): Decision[] {
   const named = new Map(rows.map((row) => [row.id, row]));
   return data.decisions.map((decision) => {
@@ -16,7 +16,7 @@ export function withFailures(data: Decisions, rows: readonly TrialRow[]): Decisi
   });
 }
 
-/** What had become of the trials after some decisions: that of each trial's last one. `rows` say it at the end. */
+/** Counts trials by the last decision about each of them in `past`; at the end of the replay `rows` give the present states. */
 export function searchCounts(past: readonly Decision[], rows: readonly TrialRow[] | null): [string, number][] {
   const last = new Map<number, string>();
   for (const decision of past) if (decision.trial !== null) last.set(decision.trial, decision.action);

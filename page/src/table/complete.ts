@@ -1,8 +1,8 @@
-// What can follow at a place of a filter: names, comparisons, values or connectives.
+// Completions at a place in a filter: names, comparisons, values or connectives.
 import { quoted, tokens, type Token } from "./filter.ts";
 
 export interface Completion {
-  /** What is put in, in place of the text from `from` to `to`. */
+  /** The text that replaces that from `from` to `to`. */
   insert: string;
   label: string;
   hint: string;

@@ -27,7 +27,7 @@ export interface DataTableProps<Row> {
   /** Rows that a chart's brush leaves; null where none is set. */
   only?: ReadonlySet<number> | null;
   tools?: ComponentChildren;
-  /** What is said about the rows that the filter leaves. */
+  /** A summary of the rows that match the filter. */
   foot?: (shown: readonly Row[]) => ComponentChildren;
   empty: ComponentChildren;
   /** Ways to copy the rows that are shown: null where none is filtered out. */
@@ -36,7 +36,7 @@ export interface DataTableProps<Row> {
   onCompare?: (ids: number[]) => void;
 }
 
-/** The names that a filter or a sort order of the address uses: their metrics have to be asked for. */
+/** The names that a filter or a sort order of the address uses: their metrics have to be requested. */
 export function namesInUse(params: URLSearchParams, columns: readonly string[]): string[] {
   const sort = parseSort(splitList(params.get("sort") ?? "")).map((key) => key.column);
   const words = (params.get("q") ?? "").match(/"(?:\\.|[^"])*"|[^\s()<>=!~,]+/g) ?? [];

@@ -9,7 +9,7 @@ export type Filter =
   | { kind: "not"; part: Filter }
   | { kind: "and" | "or"; parts: Filter[] };
 
-/** A mistake, with the place where it is. */
+/** A mistake in a filter, with its position in the text. */
 export interface Mistake {
   message: string;
   from: number;
@@ -195,7 +195,7 @@ export function parseNumber(text: string): number | null {
 
 export type Cell = number | string | boolean | null | undefined | readonly string[];
 
-/** Returns a test of rows: `value` reads a column by its name, `texts` what a bare word is looked up in. */
+/** Returns a test of rows: `value` reads a column by its name, `texts` returns the text in which bare words are searched. */
 export function rowTest<Row>(filter: Filter, value: (row: Row, name: string) => Cell,
                              texts: (row: Row) => string): (row: Row) => boolean {
   switch (filter.kind) {

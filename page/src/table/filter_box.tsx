@@ -13,13 +13,13 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
   const input = useRef<HTMLInputElement>(null);
   const typed = useRef(value);
   useEffect(() => {
-    // Who types is ahead of the address: it must not take back what was typed meanwhile.
+    // The input may be newer than the address, which must not overwrite what was typed meanwhile.
     if (value === typed.current || document.activeElement === input.current) return;
     typed.current = value;
     setText(value);
   }, [value]);
 
-  /** What can follow in the text of the input, which is ahead of what was last drawn while somebody types quickly. */
+  /** The completions for the text of the input, which may be newer than the last rendering. */
   const possible = (): Completion[] => {
     const element = input.current;
     return element ? complete(element.value, element.selectionStart ?? element.value.length, names) : [];

@@ -16,7 +16,7 @@ export function sortItems(keys: readonly SortKey[]): string[] {
   return keys.map((key) => (key.down ? "-" : "") + key.column);
 }
 
-/** What a click on a heading does: up, down, off; with `add` (Shift) the other keys stay. */
+/** Returns the sort keys after a click on a heading: ascending, descending, off; with `add` (Shift) the other keys stay. */
 export function toggled(keys: readonly SortKey[], column: string, add: boolean): SortKey[] {
   const present = keys.find((key) => key.column === column);
   const others = add ? keys.filter((key) => key.column !== column) : [];

@@ -87,7 +87,7 @@ export function Empty({ title, children }: { title: string; children?: Component
   );
 }
 
-/** What an answer holds, or why there is none: an error stands where the content would be, and old content stays. */
+/** Shows the content of an answer, or its error. After an error, the content of an earlier answer stays below it. */
 export function Shown<T>({ answer, what, children }: {
   answer: Answer<T>; what: string; children: (data: T) => ComponentChildren;
 }) {

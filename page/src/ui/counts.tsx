@@ -1,4 +1,4 @@
-// What became of trials, in numbers.
+// The numbers of trials by outcome.
 import { Fragment } from "preact";
 import { formatCount } from "../format.ts";
 import { countStates } from "../states.ts";

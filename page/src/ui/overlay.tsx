@@ -72,7 +72,7 @@ let toasts: Toast[] = [];
 let show: (list: Toast[]) => void = () => undefined;
 let count = 0;
 
-/** Says something that a person asked for has happened, or why it has not. */
+/** Shows a short message: that something the user requested has happened, or why not. */
 export function say(text: string, kind = ""): void {
   const toast = { id: ++count, text, kind };
   toasts = [...toasts.slice(-3), toast];

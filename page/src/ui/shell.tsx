@@ -13,7 +13,7 @@ import { applyTheme, toggleTheme } from "./theme.ts";
 
 const PAGES = [["/runs", "Runs"], ["/failures", "Failures"], ["/queue", "Queue"], ["/models", "Models"]] as const;
 
-/** A mistake in one page is shown in its place; navigation and the other pages keep working. */
+/** An error boundary: an exception in one page is shown in its place; navigation and the other pages keep working. */
 export class Boundary extends Component<{ children: ComponentChildren; about: string }, { error: unknown }> {
   override state = { error: null as unknown };
 

@@ -1,4 +1,4 @@
-// Light or dark: what the person chose here, else what the system says.
+// Light or dark: the choice of the user, else that of the system.
 
 function stored(): string | null {
   try {

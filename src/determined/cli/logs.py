@@ -44,7 +44,7 @@ class LogChoice:
 
 
 def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add these options to a command, as the argument `choice`."""
+    """Add the options that select log lines to a command, which gets them as the argument `choice`."""
 
     @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the end.")
     @click.option("--head", type=Count(min=1), metavar="N", help="Only the first N lines.")

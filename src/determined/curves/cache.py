@@ -1,7 +1,7 @@
 """A file with derived curves and statistics, so that a chart of finished trials does not read their reports again.
 
 The file can be deleted at any time. An entry is valid for one version of a trial's reports: the store changes the
-trial's stamps in the transaction that changes its reports, and a stamp never returns. A file that cannot be used
+trial's stamps in the transaction that changes its reports, and no stamp is used twice. A file that cannot be used
 (no space, no permission) is replaced by memory: `trouble` says what is wrong.
 """
 
@@ -27,7 +27,7 @@ from determined.store.databases.base import few_enough
 from determined.store.databases.sqlite_errors import is_busy, is_full
 
 _VERSION_COLUMNS = "t.changes, t.rewrites, t.settled_step, t.started, t.anchor_step, t.anchor_time"
-_SUMMARY = "summary"  # in the place of an axis: the version of a trial's statistics
+_SUMMARY = "summary"  # stored in place of an axis, in the row with the version of a trial's statistics
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Version:
     `changes` is replaced with every change, `rewrites` only if reports before the last step have changed. Curves are
     settled up to, but not including, `settled_step`: later reports can extend them, but not change them. `started` is
     the beginning of the time axis. `anchor_step` is the last settled step that has reports, `anchor_time` the time of
-    the latest of them: by these it is noticed that a store was replaced by a copy that had continued separately.
+    the latest of them: they reveal that the store was replaced by a copy in which the trial went on differently.
     """
 
     changes: int
@@ -58,7 +58,7 @@ class SettledCurve:
 
 @dataclass(frozen=True)
 class CachedCurve:
-    """A curve: what was settled when it was cached, and the whole."""
+    """A cached curve: the part that was settled when it was cached, and the whole curve."""
 
     settled: SettledCurve
     whole: Curve
@@ -75,8 +75,8 @@ class Entry:
 
 
 def default_path() -> Path:
-    """Return the file that the programs of this user share."""
-    return data_dir_path() / "curves.sqlite"  # not created here: it may be impossible, and charts go without it
+    """Return the path of the cache file that all programs of this user share."""
+    return data_dir_path() / "curves.sqlite"  # not created here: that may fail, and charts work without it
 
 
 class CurveCache:
@@ -92,7 +92,7 @@ class CurveCache:
     def of_metric(
         self, store: str, trial_ids: Sequence[int], axis: Axis, key: Key
     ) -> dict[int, tuple[Version, Curve | None]]:
-        """Return the cached curves of one metric by trial id, with their versions; None if a trial does not have it."""
+        """Return the cached curves of one metric by trial id, with versions; a curve is None if not reported."""
         # Version and curve in one statement: another process may replace an entry at any time.
         rows = self._of_trials(
             f"SELECT {_VERSION_COLUMNS}, t.trial, c.whole FROM trials t "
@@ -127,7 +127,7 @@ class CurveCache:
         return (Version(*rows[0][:6]), found) if rows else None
 
     def summarized(self, store: str, trial_ids: Sequence[int]) -> dict[int, int]:
-        """Return the version of the reports, by trial id, for which the statistics of trials are cached."""
+        """Return by trial id for which version of the reports (`changes`) statistics are cached."""
         select = "SELECT t.trial, t.changes FROM trials t WHERE t.store = ? AND t.axis = ?"
         return dict(self._of_trials(select, [store, _SUMMARY], trial_ids))
 
@@ -177,7 +177,7 @@ class CurveCache:
                 self._connection = None
 
     def _of_trials(self, select: str, values: list[object], trial_ids: Sequence[int]) -> list[tuple[Any, ...]]:
-        """Return the rows of trials, few enough in each statement."""
+        """Return the rows of trials, with a limited number of ids in each statement."""
         return [
             row
             for chunk in few_enough(trial_ids)
@@ -192,7 +192,7 @@ class CurveCache:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        """Open the file and lock it against other threads. An error ends the block, and memory replaces the file."""
+        """Yield the connection, locked against other threads. An error of SQLite ends the block and is handled here."""
         with self._lock:
             connection = self._connect()
             try:
@@ -238,7 +238,7 @@ class CurveCache:
         return self._connection
 
     def _give_up(self, error: Exception) -> None:
-        """Stop using the file, and keep the reason."""
+        """Use memory instead of the file from now on, and keep the reason in `trouble`."""
         self.trouble = f"charts are not cached: {self._path}: {error}"
         self.close()
 

@@ -42,7 +42,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Open the file, created for its owner only. A damaged one is replaced."""
+    """Open the cache file, or create it with permissions for its owner only. A damaged file is replaced."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for last in (False, True):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -63,14 +63,14 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def open_memory() -> sqlite3.Connection:
-    """Return the same tables in memory, for a file that cannot be used."""
+    """Return a database in memory with the same tables, to be used instead of a file that cannot be used."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     _set_up(connection, _MOST_BYTES_IN_MEMORY)
     return connection
 
 
 def _set_up(connection: sqlite3.Connection, most_bytes: int) -> None:
-    """Create the tables, in the place of those of another version. Another process may do the same."""
+    """Create the tables; those of another version are dropped. Another process may do this at the same time."""
     # Rows lost in a power failure are derived again. The journal stays the default: in WAL mode the names of two more
     # files would be shared with a file that replaces a deleted one.
     connection.execute("PRAGMA synchronous = OFF")
@@ -88,13 +88,13 @@ def _set_up(connection: sqlite3.Connection, most_bytes: int) -> None:
 
 
 def is_large(connection: sqlite3.Connection) -> bool:
-    """Return whether the file has reached its maximum, so that not the disk is full."""
+    """Return whether the file has half of its maximum size: then its limit was reached, and the disk is not full."""
     ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
     ((most,),) = connection.execute("PRAGMA max_page_count").fetchall()
     return bool(pages > most // 2)
 
 
 def empty(connection: sqlite3.Connection) -> None:
-    """Delete all entries."""
+    """Delete all entries of the cache."""
     for table in ("summaries", "curves", "trials"):
         connection.execute(f"DELETE FROM {table}")

@@ -84,9 +84,10 @@ Curves = TypedDict(
 
 
 class DrawnTrial(NamedTuple):
-    """A trial whose curve is drawn. `started` is the beginning of the axis of time; both are None if it is unknown.
+    """A trial whose curve is drawn. `started` is the beginning of the axis of time.
 
-    With `attempt`, only what this attempt reported and a later one repeats.
+    `state` and `started` are None for a trial that does not exist. With `attempt`, the curve has only the points that
+    this attempt reported and a later one repeats.
     """
 
     id: int
@@ -106,11 +107,11 @@ def curves_data(
     note: str | None = None,
     attempts: Mapping[int, float] | None = None,
 ) -> Curves:
-    """Return a drawing of the curves of these trials from `low` to `high`, read at a version of the store.
+    """Return a drawing of the curves of trials as the plain data of a chart.
 
-    `attempts` are the places at which the attempts of a single trial begin; that of the first is not interesting.
-    What cannot be drawn is named after `note`.
-    Lists of numbers are arrays, in which NaN means that there is no value.
+    `version` is the version of the store that was read, `low` and `high` are the drawn range. `attempts` are the places
+    at which the attempts of a single trial begin; the first attempt is left out. Trials that cannot be drawn are named
+    after `note`. Lists of numbers are arrays, in which NaN means that there is no value.
     """
     return {
         "version": version,
@@ -125,14 +126,14 @@ def curves_data(
 
 
 def _missing(damaged: Mapping[int, str]) -> list[str]:
-    """Return which trials are not drawn because their reports are damaged; of many, how many more there are."""
+    """Return notes about trials that are not drawn because their reports are damaged: the first few, and a count."""
     named = [f"trial {number} is missing: {reason}" for number, reason in list(damaged.items())[:_MOST_NAMED]]
     more = len(damaged) - len(named)
     return [*named, *([f"{more} more are damaged"] if more else [])]
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
-    """Return the data of one curve of a chart; only one of an ended trial that is not overwritten has a last value."""
+    """Return the data of one curve of a chart; `ended` is null for overwritten points and while the trial runs."""
     is_valid = trial.attempt is None
     last = curve.last if is_valid and trial.state in TRIAL_ENDED else None
     return {
@@ -150,7 +151,7 @@ def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
 
 
 def _single(values: NDArray[np.float64]) -> Any:
-    """Return values for a chart: in single precision, which halves the answer, unless the chart would show it."""
+    """Return values in single precision, which halves the answer; in double precision if a chart would differ."""
     import numpy as np
 
     finite = values[np.isfinite(values)]
@@ -165,7 +166,7 @@ def _single(values: NDArray[np.float64]) -> Any:
 
 
 def _sent(values: NDArray[Any]) -> Any:
-    """Return an array that is sent as a list; NaN becomes null."""
+    """Return an array that can be encoded as a JSON list, in which NaN becomes null."""
     import numpy as np
 
     return np.ascontiguousarray(values)

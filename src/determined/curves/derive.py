@@ -10,7 +10,7 @@ from determined.curves.read import Column, Key
 from determined.curves.thin import Points
 
 _MOST_POINTS = 1000  # a longer curve is kept as a level
-_BUCKETS = 1024  # of a level: at least half as many, because widths are powers of two
+_BUCKETS = 1024  # at most, of a level; at least half as many, because widths are powers of two
 EPOCHS = ("epochs", "epoch")  # metrics that give the epoch of a report, as in Determined
 
 Curve = Points | Level

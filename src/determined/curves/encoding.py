@@ -53,7 +53,7 @@ def decode(data: bytes) -> Points | Level:
 
 
 def _packed(array: NDArray[Any]) -> bytes:
-    """Return one byte that tells the type, and the content."""
+    """Encode an array: one byte for the type, then the content; an array of zeros has none."""
     if array.dtype.kind in "iu":
         if not array.any():
             return bytes([_ZEROS])

@@ -18,7 +18,7 @@ Integers = NDArray[np.int64]
 
 # The widths are 2**-40 to 2**62: a microsecond is wider than the former, and every 63-bit step fits into the latter.
 _NARROWEST, _WIDEST = -40, 62
-_FARTHEST = 2.0**62  # the number of a bucket
+_FARTHEST = 2.0**62  # the largest number of a bucket
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def fitting_exponent(low: float, high: float, buckets: int) -> int:
 
 
 def _first_guess(span: float, buckets: int) -> int:
-    """Return an exponent that is at most the fitting one."""
+    """Return an exponent at which to begin the search for the fitting one, which is not smaller."""
     width = span / buckets
     if span <= 0:
         return 0
@@ -72,7 +72,7 @@ def _first_guess(span: float, buckets: int) -> int:
 
 
 def build_level(x: Floats, values: Floats, exponent: int) -> Level:
-    """Return the level of the points (x, value), which are in the order of their reports; x may go back."""
+    """Return the level of the points (x, value), which are in the order of their reports; x may decrease."""
     finite = np.isfinite(values)
     buckets = np.floor(x / math.ldexp(1.0, exponent)).astype(np.int64)
     if len(x) and finite.all() and _is_sorted(buckets):
@@ -95,7 +95,7 @@ def build_level(x: Floats, values: Floats, exponent: int) -> Level:
 
 
 def _finite_level(exponent: int, buckets: Integers, x: Floats, values: Floats) -> Level:
-    """Return the same where all values are finite and the buckets are in order, as usual: a third of the time."""
+    """Do the work of `build_level` in a third of the time, for the usual finite values with buckets in order."""
     starts = _starts(buckets)
     none = np.zeros(len(starts), dtype=np.int64)
     return Level(
@@ -123,7 +123,7 @@ def coarsened(level: Level, exponent: int) -> Level:
 
 
 def clipped(level: Level, low: float, high: float) -> Level:
-    """Return the buckets that have a part between two places."""
+    """Return a level with only the buckets that overlap the range from `low` to `high`."""
     # Places far from the curve are outside of the integers that numpy compares.
     first, last = (math.floor(max(-_FARTHEST, min(place / level.width, _FARTHEST))) for place in (low, high))
     part = slice(*np.searchsorted(level.buckets, [first, last + 1]))
@@ -131,7 +131,7 @@ def clipped(level: Level, low: float, high: float) -> Level:
 
 
 def joined(first: Level, second: Level) -> Level:
-    """Return the level of the points of both, of which those of `first` were reported earlier."""
+    """Return the level of the points of two levels; those of `first` were reported earlier."""
     exponent = max(first.exponent, second.exponent)
     one, other = coarsened(first, exponent), coarsened(second, exponent)
     later = one if math.isnan(other.last_x) else other
@@ -139,7 +139,7 @@ def joined(first: Level, second: Level) -> Level:
 
 
 def _merged(level: Level) -> Level:
-    """Return a level in which the entries of each bucket are one."""
+    """Return a sorted level in which the entries of each bucket are merged into one."""
     if len(level.buckets) == 0:
         return level
     if not _is_sorted(level.buckets):
@@ -162,7 +162,7 @@ def _is_sorted(buckets: Integers) -> bool:
 
 
 def _starts(buckets: Integers) -> Integers:
-    """Return where each bucket begins in a list of entries that is sorted by buckets."""
+    """Return the index of the first entry of each bucket, in a list of entries that is sorted by buckets."""
     return np.flatnonzero(np.concatenate([[True], buckets[1:] != buckets[:-1]]))
 
 

@@ -19,9 +19,10 @@ def split(key: str) -> Key:
 
 
 def named(name: str | None, keys: Sequence[str]) -> str | None:
-    """Return the key that a name means: itself, else the validation metric of this name, else that of another group.
+    """Return the key of the metric that a user names; None if there is none.
 
-    `chosenMetric` in `page/src/pages/experiment/curves.tsx` chooses the same one.
+    The name is a key, else that of a validation metric, else that of a metric in another group. `chosenMetric` in
+    `page/src/pages/experiment/curves.tsx` chooses the same one.
     """
     if name is None:
         return None

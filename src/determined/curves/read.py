@@ -46,7 +46,7 @@ class Column:
         if not self.reported:
             return None
         if self.floats and math.isfinite(total := sum(self.reported)):  # then all values are finite
-            # Adding zero makes a negative zero positive, whichever of both numpy has found.
+            # Adding zero makes a negative zero positive, whichever of the two zeros numpy has found.
             low, high = float(self.values.min()) + 0.0, float(self.values.max()) + 0.0
             return Statistics(len(self.reported), self.reported[-1], "number", total, low, high)
         return statistics_of(self.reported)
@@ -90,7 +90,7 @@ def read_columns(pages: Iterable[ReportTexts], *, flatten: bool = False) -> dict
 
 
 def _of_group(pages: Sequence[ReportTexts], *, flatten: bool) -> dict[str, Column]:
-    """Return the columns of one group."""
+    """Return the columns of one group; integers of more than 64 bits are exact."""
     columns = _columns([_parsed(page, exact_json.loads_rounded, flatten=flatten) for page in pages])
     # Values are looked at first: to search the texts takes as long as to decode them.
     if any(map(_may_be_rounded, columns.values())) and any(exact_json.has_long_integer(page.bodies) for page in pages):
@@ -99,7 +99,7 @@ def _of_group(pages: Sequence[ReportTexts], *, flatten: bool) -> dict[str, Colum
 
 
 def _may_be_rounded(column: Column) -> bool:
-    """Return whether a column may contain, or have contained, an integer of more than 64 bits."""
+    """Return whether a column may contain an integer of more than 64 bits, which decoding may have rounded."""
     if column.numeric is not None and not {list, dict}.isdisjoint(map(type, column.reported)):
         return True
     return bool(np.any(np.abs(column.values) >= 2.0**63))

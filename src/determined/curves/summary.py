@@ -16,11 +16,11 @@ Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 
 
 class Statistics(NamedTuple):
-    """The statistics of some values. Those of more values follow from those of two parts.
+    """The statistics of a list of values; `joined_statistics` computes those of two lists from those of each.
 
-    `points` is the number of values, `kind` their common JSON type, "string" if they differ. `others` of them are no
-    numbers; the numbers among them have a sum, and `low` and `high` are the extremes of the finite ones, None if there
-    are none. `last_number` is the last number where the last value is none.
+    `points` is the number of values, `kind` their common JSON type, "string" if they differ. `others` is the number of
+    values that are not numbers. `total` is the sum of the numbers, `low` and `high` are the extremes of those that are
+    finite; None if there are none. `last_number` is the last number if the last value is not a number.
     """
 
     points: int
@@ -34,12 +34,12 @@ class Statistics(NamedTuple):
     last_number: float | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return the statistics as commands and the SDK show them: with those of numbers if all values are."""
+        """Return the statistics as commands and the SDK show them; sum, mean and extremes only if all are numbers."""
         shown = {"count": self.points, "last": self.last, "type": self.kind}
         return {**shown, **self.of_numbers()} if self.kind == "number" else shown
 
     def of_numbers(self) -> dict[str, Any]:
-        """Return sum, mean and extremes of the values that are numbers; nothing if none is."""
+        """Return sum, mean and extremes of the values that are numbers; an empty dict if there are none."""
         if self.total is None:
             return {}
         last = self.newest_number if is_finite(self.newest_number) else number(self.newest_number)
@@ -90,7 +90,7 @@ def statistics_of(values: Sequence[Any]) -> Statistics:
 
 
 def joined_statistics(first: Statistics | None, second: Statistics | None) -> Statistics | None:
-    """Return the statistics of the values of both, of which those of `second` were reported later; None if none."""
+    """Return the statistics of two lists of values, of which `second` was reported later; None without values."""
     if first is None or second is None:
         return first or second
     totals = [total for total in (first.total, second.total) if total is not None]

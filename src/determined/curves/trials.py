@@ -17,7 +17,7 @@ from determined.curves.thin import MOST_DRAWN, Drawing, draw, wanted_exponent
 from determined.store.store import Store
 from determined.store.substores.report_texts import TrialVersion
 
-# Trials whose entries are written in one transaction, which takes as long as to write a few of them.
+# Trials whose entries are written in one transaction. A transaction alone takes as long as writing a few entries.
 _WRITTEN_AT_ONCE = 16
 
 
@@ -111,7 +111,7 @@ class CurveReader:
         return draw([curves(columns, "time", started).get(key, NOTHING)], most, low, high)
 
     def summaries(self, trial_ids: Sequence[int], keys: Sequence[Key] | None = None) -> TrialSummaries:
-        """Return the cached statistics of trials, of some metrics or all. `summarize` computes those of a trial."""
+        """Return the statistics of trials that are cached and current, of some metrics or all; computes nothing."""
         states = {state.trial_id: state.changes for state in self.store.reports.versions(trial_ids)}
         identity = self.store.reports.store_identity
         cached = self.cache.summarized(identity, list(states))
@@ -126,7 +126,7 @@ class CurveReader:
         return TrialSummaries(known, [trial_id for trial_id in states if trial_id not in known])
 
     def others(self, trial_ids: Sequence[int], key: Key) -> int:
-        """Return how many reported values of a metric are no numbers, which no chart can draw."""
+        """Return how many reported values of a metric are not numbers, and so cannot be drawn."""
         known = self.summaries(trial_ids, [key]).known.values()
         return sum(statistics.others for metrics in known for statistics in metrics.values())
 
@@ -140,7 +140,7 @@ class CurveReader:
         return {}
 
     def attempt_places(self, trial_id: int, axis: Axis) -> dict[int, float]:
-        """Return where the attempts of a trial begin on an axis, by their number; not those of an unknown place."""
+        """Return the place on an axis at which each attempt of a trial begins, by its number; empty if unknown."""
         attempts = self.store.attempts(trial_id)
         if axis == "batches":
             return {attempt.number: float(attempt.start_step) for attempt in attempts}
@@ -151,7 +151,7 @@ class CurveReader:
         epochs = [each.numbers() for (_, name), each in columns.items() if name in EPOCHS]
         found = {}
         for attempt in attempts:
-            # The epoch of the last report before the attempt; the longest of several groups is the furthest.
+            # The epoch of the last report before the attempt; of several groups, the one that is furthest.
             reached = [each.values[each.steps <= attempt.start_step][-1:] for each in epochs]
             found[attempt.number] = max((float(value[0]) for value in reached if len(value)), default=0.0)
         return found if epochs else {}
@@ -159,7 +159,7 @@ class CurveReader:
     def nearest_report(
         self, trial_id: int, key: Key, axis: Axis, wanted: float, *, by_time: bool
     ) -> tuple[float, float] | None:
-        """Return the place on an axis and the time of the report nearest to a place on it, or to a time."""
+        """Return the place on an axis and the time of the report that is nearest to a place, or to a time; or None."""
         columns = read_columns(self.store.reports.pages(trial_id, groups=[key[0]]))
         if key not in columns:
             return None
@@ -183,7 +183,7 @@ class CurveReader:
         high: float | None,
         damaged: dict[int, str],
     ) -> dict[int, Curve]:
-        """Return all points of a metric of trials in a range, by trial id."""
+        """Return the points of a metric by trial id: those in a range of batches, or all points on another axis."""
         # Steps are the only axis by which the store can search.
         first = math.floor(low) if axis == "batches" and low is not None else None
         last = math.ceil(high) if axis == "batches" and high is not None else None
@@ -209,7 +209,7 @@ class CurveReader:
         return curves(columns, axis, started).get(key, NOTHING)
 
     def _derive(self, identity: str, state: TrialVersion, axis: Axis) -> Entry:
-        """Return the curves of a trial from its reports and what is cached of them."""
+        """Return a new cache entry of a trial: its cached curves, extended by the reports since then."""
         last = state.steps_completed
         settled, columns = self._since_cached(identity, state, axis)
         before = {key: column.part(before=last) for key, column in columns.items()}
@@ -229,7 +229,7 @@ class CurveReader:
     def _since_cached(
         self, identity: str, state: TrialVersion, axis: Axis
     ) -> tuple[dict[Key, SettledCurve], dict[Key, Column]]:
-        """Return the curves of the cache that can be extended, and the reports that they lack."""
+        """Return the cached curves that can be extended, and the reports since them; without any, all reports."""
         cached = self.cache.of_trial(identity, state.trial_id, axis)
         if cached is not None and _can_be_extended(cached[0], state):
             version, settled = cached
@@ -242,7 +242,7 @@ class CurveReader:
         return read_columns(self.store.reports.pages(trial_id, first_step=first_step, times=axis == "time"))
 
     def _anchor(self, trial_id: int, settled_step: int) -> tuple[int, float]:
-        """Return the last settled step that has reports and the time of one of them; see `Version`."""
+        """Return the last settled step that has reports and the time of the latest of them; see `Version`."""
         return self.store.reports.last_before(trial_id, settled_step) or _NO_ANCHOR
 
 
@@ -252,7 +252,7 @@ _UNKNOWN = SettledCurve(NOTHING, None)
 
 @contextlib.contextmanager
 def _noted(damaged: dict[int, str] | None, trial_id: int) -> Iterator[None]:
-    """Leave a block that reads damaged reports of a trial, and note the reason; without `damaged`, raise it."""
+    """Catch DamagedReports in the block and add its message to `damaged`; raise it again if `damaged` is None."""
     try:
         yield
     except DamagedReports as error:
@@ -262,6 +262,6 @@ def _noted(damaged: dict[int, str] | None, trial_id: int) -> Iterator[None]:
 
 
 def _can_be_extended(cached: Version, state: TrialVersion) -> bool:
-    """Return whether the reports before the settled step are those that were cached, and the trial was not set back."""
+    """Return whether the reports before the settled step are unchanged, and the trial did not go back before it."""
     unchanged = (cached.rewrites, cached.started) == (state.rewrites, state.started)
     return unchanged and cached.settled_step <= state.steps_completed

@@ -92,7 +92,7 @@ class RelaySocket:
             self._selector.register(accepted, selectors.EVENT_READ, connection)
 
     def _serve(self, connection: _Connection, events: int) -> list[tuple[int, bytes]]:
-        """Return the requests that have arrived on a connection, and send what it has not read yet."""
+        """Return the requests that have arrived on a connection, and send pending answers; close it if it has ended."""
         bodies: list[bytes] = []
         try:
             if events & selectors.EVENT_READ:

@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def find_rank(spec: str, env: Mapping[str, str]) -> int:
-    """Return the number, or the value of the first of these environment variables that is set."""
+    """Return the rank: `spec` itself if it is a number, else the value of the first variable it lists that has one."""
     if spec.isdecimal():
         return int(spec)
     for name in spec.split(","):

@@ -55,7 +55,7 @@ def daemon_is_running(files: QueueFiles) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """Return whether the lock is held, on a read-only file system.
+    """Return whether a daemon holds the lock; for a read-only file system.
 
     The lock is probed without `daemon_start_lock`, which needs to write. That is safe, because no daemon can be started
     there.

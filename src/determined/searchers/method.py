@@ -52,6 +52,6 @@ class Method(SearcherBlock, ABC):
 
 
 def method_of(searcher: SearcherBlock) -> Method:
-    """Return a validated `searcher` block as the search method that it is."""
+    """Return a validated `searcher` block, typed as `Method`: the block of each search method is a subclass of it."""
     assert isinstance(searcher, Method), f"{type(searcher).__name__} is not a search method"
     return searcher

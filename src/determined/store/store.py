@@ -255,7 +255,7 @@ class Store:
         return latest_checkpoints(self._database, identity, program, limit)
 
     def identities(self, program: str) -> list[str]:
-        """Return the identities of the attempts of this program that saved checkpoints, sorted."""
+        """Return the identities under which standalone runs of a program saved checkpoints, sorted."""
         from determined.store.sql.runs import identities
 
         return identities(self._database, program)

@@ -47,10 +47,11 @@ _LEFT_OUT_AT_THE_TOP = ("shared_fs/", "runs/")
 
 
 def left_out(names: Iterable[str], directories: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that takes a path relative to the top, a directory with `/` at its end, and checks its name.
+    """Return a function that tells whether a file or directory is left out because of its name.
 
-    It expects the directories around that path to have been checked before. A few patterns of names need no
-    `pathspec`, whose import would take longer than all else that is done with the code of a small program.
+    Its argument is a path relative to the top, with `/` at the end of a directory. The directories above it must
+    have been checked before. A few patterns of names need no `pathspec`, whose import would take longer than all else
+    that is done with the code of a small program.
     """
     is_left_out, is_left_out_directory = _any_of(names), _any_of(directories)
 

@@ -1,4 +1,4 @@
-"""Answers of the server: JSON that every browser can read, and errors with one clear sentence."""
+"""Responses of the server: routes whose results are sent as JSON that every browser can read, and downloads."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from starlette.background import BackgroundTask
 from determined.web.memory import give_back_memory
 
 _EXACT = 2**53  # a browser rounds larger integers
-_LARGE = 500_000  # bytes of an answer whose rows or curves took tens of megabytes
+_LARGE = 500_000  # bytes; building a response of this size takes tens of megabytes of memory
 
 
 class Route(APIRoute):
     """A route whose function returns plain data, which is sent as JSON without being validated again.
 
-    The type of the answer is for the OpenAPI document alone (`openapi.py`): to prepare the validation of all answers
-    would take a tenth of a second when the server starts.
+    The type of the answer is for the OpenAPI document alone (`openapi.py`): preparing the validation of all answers
+    would add a tenth of a second to the start of the server.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
@@ -33,7 +33,7 @@ class Route(APIRoute):
 
 
 def _answering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that answers with what the endpoint returns."""
+    """Return a handler that sends the return value of an endpoint as JSON."""
     if inspect.iscoroutinefunction(endpoint):
 
         @functools.wraps(endpoint)
@@ -50,7 +50,7 @@ def _answering(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _response(data: Any) -> Response:
-    """Return data as an answer. When a large one was sent, the memory that it took is given back."""
+    """Return a response with the data as JSON. After a large one, free memory is returned to the system."""
     if isinstance(data, Response):
         return data
     content = encoded(data)
@@ -59,7 +59,7 @@ def _response(data: Any) -> Response:
 
 
 def encoded(data: Any) -> bytes:
-    """Return data as JSON; what JSON or a browser does not have becomes text (see `api/shapes.py`)."""
+    """Encode data as JSON; values that JSON or a browser cannot represent become text (see `api/shapes.py`)."""
     try:
         return orjson.dumps(data, option=orjson.OPT_STRICT_INTEGER | orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:
@@ -68,7 +68,7 @@ def encoded(data: Any) -> bytes:
 
 
 def representable(value: Any) -> Any:
-    """Return plain data in which everything that JSON or a browser does not have is text."""
+    """Return plain data in which values that JSON or a browser cannot represent are replaced by text."""
     if isinstance(value, dict):
         return {str(key): representable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -90,5 +90,5 @@ def number(value: float | None) -> Any:
 
 
 def attachment(content: bytes, name: str, media_type: str) -> Response:
-    """Return a file for the user to save. `name` is one of ours: it needs no escaping."""
+    """Return a response that the browser saves as a file. `name` must not need escaping."""
     return Response(content, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})

@@ -62,14 +62,14 @@ def create_app(place: str | None = None, static: Path = STATIC) -> FastAPI:
     handle_errors(app)
     app.add_middleware(Polls)
     for router in ROUTERS:
-        app.router.routes += router.routes  # as they are: `include_router` would make all of them again
+        app.router.routes += router.routes  # added directly: `include_router` would create every route again
     add_pages(app, static)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Limit the threads, each of which has a connection to the store, and close these at the end."""
+    """Limit the worker threads, and with them the connections to the store; close the connections at shutdown."""
     to_thread.current_default_thread_limiter().total_tokens = _THREADS
     yield
     app.state.server.close()

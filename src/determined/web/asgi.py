@@ -1,4 +1,4 @@
-"""Plain ASGI: the types of its messages, and answers that are sent without the application."""
+"""ASGI below the web framework: types of messages, security headers, and responses without the application."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADER_PAIRS = [(name.encode(), value.encode()) for name, value in _HEADERS.ite
 
 
 def with_headers(send: Send) -> Send:
-    """Return a `send` that adds the headers by which browsers restrict the page."""
+    """Return a `send` that adds the security headers (content policy, no framing, no caching) to each response."""
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -40,7 +40,7 @@ def with_headers(send: Send) -> Send:
 
 
 async def send_json(send: Send, status: int, content: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Send a whole answer."""
+    """Send a complete JSON response."""
     body = json.dumps(content).encode()
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
@@ -48,7 +48,7 @@ async def send_json(send: Send, status: int, content: Any, headers: Iterable[tup
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that first gives the body that was read."""
+    """Return a `receive` that first delivers the body, which the guard has read already."""
     given = False
 
     async def again() -> Message:

@@ -1,4 +1,7 @@
-"""The parts of a request that the guard looks at. What two readers could understand differently is refused."""
+"""Parse the parts of a request that the guard checks, and refuse ambiguous requests.
+
+A request is ambiguous if two programs could read its host, path or headers differently.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from urllib.parse import unquote_to_bytes
 from determined.web.asgi import Receive, Scope
 
 MOST_BODY_BYTES = 4 * 2**20  # notes of a million characters fit
-MOST_LOGIN_BYTES = 4096  # everybody on the machine can send these
+MOST_LOGIN_BYTES = 4096  # a login needs no credentials: every user of the machine can send one
 _BODY_SECONDS = 30.0
-# A name or an address, and a port: nothing else, such as `name@`, that another reader would take for the host.
+# A host name or an address, and maybe a port. Other programs may take anything else, such as `name@`, for the host.
 _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^\s\[\]:/?#@\\]*)(?::\d*)?")
 
 
@@ -27,7 +30,7 @@ class Refused(Exception):
 
 
 class CheckedRequest:
-    """A request whose method, path and host can be read without doubt. Raises `Refused` for any other."""
+    """A request with an allowed method and an unambiguous path and host. Raises `Refused` for any other."""
 
     def __init__(self, scope: Scope) -> None:
         self.method: str = scope["method"]
@@ -46,21 +49,21 @@ class CheckedRequest:
         self.host_name = named[1].strip("[]").rstrip(".")
 
     def header(self, name: str) -> str | None:
-        """Return the value of a header. A repeated header is refused: two readers could choose different ones."""
+        """Return the value of a header, or None. A repeated one is refused: programs differ in which they use."""
         found = [value for key, value in self._headers if key == name.encode()]
         if len(found) > 1:
             raise Refused(400, f"the header {name} is repeated")
         return found[0].decode("latin-1") if found else None
 
     def cookies(self, name: str) -> list[str]:
-        """Return the values of a cookie. Another server of the same host may have set a second one."""
+        """Return all values of a cookie: another server on the same host may have set a second one of this name."""
         text = ";".join(value.decode("latin-1") for key, value in self._headers if key == b"cookie")
         pairs = (part.strip().partition("=") for part in text.split(";"))
         return [value for key, _, value in pairs if key == name]
 
     @property
     def is_login(self) -> bool:
-        """Whether the request asks for a session."""
+        """Whether the request is a login."""
         return self.path == "/login"
 
     @property
@@ -70,7 +73,7 @@ class CheckedRequest:
 
     @property
     def is_navigation(self) -> bool:
-        """Whether a browser opens the page as a document, for example from a link, which other sites may have too."""
+        """Whether a browser opens the page as a document, for example by a link, which may be on another site."""
         return (
             self.is_public
             and not self.path.startswith("/static/")
@@ -80,7 +83,7 @@ class CheckedRequest:
 
     @property
     def has_foreign_origin(self) -> bool:
-        """Whether the request names an origin other than this server under the name and port that it was sent to."""
+        """Whether the Origin header names another origin than the host and port that the request was sent to."""
         origin = self.header("origin")
         return origin is not None and not self._is_own(origin)
 
@@ -91,7 +94,7 @@ class CheckedRequest:
         return self.header("sec-fetch-site") == "same-origin" or (origin is not None and self._is_own(origin))
 
     def _is_own(self, origin: str) -> bool:
-        """Return whether an origin is the address at which the browser sees this server."""
+        """Return whether an origin is the host and port of this request, by http or https."""
         return origin.lower() in (f"http://{self.host}", f"https://{self.host}")
 
     async def body(self, receive: Receive) -> bytes:

@@ -1,7 +1,7 @@
-"""Connections of the server to the store: for reading one for each thread that reads, for a change one of its own.
+"""Connections of the server to the store: a pool of connections for reading, and a new one for each change.
 
-A store may be replaced, deleted or restarted while the page is open. A connection is opened again when the file is
-another one, and after every error.
+A store may be replaced, deleted or restarted while the page is open. Connections are opened again after the file was
+replaced, and after every error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FileState = tuple[int, ...]
 
 
 class Connections:
-    """The connections to one store. They are opened when they are needed, so the store may appear later."""
+    """The connections to one store. They are opened when they are needed, so the store does not have to exist yet."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -41,11 +41,10 @@ class Connections:
 
     @contextmanager
     def reading(self) -> Iterator[Store]:
-        """Use a connection for reading that no other thread uses. After an error of the store it is closed.
+        """Yield the store on a read-only connection that no other thread uses; it is closed if the store fails.
 
-        All queries of the block see the same state of the store: what one of them has found is still there for the next
-        one if another process deletes it meanwhile. Connections are not bound to threads: the server's threads end when
-        there is nothing to do, and their connections would stay open.
+        All queries of the block see one snapshot of the store, even if another process deletes rows meanwhile.
+        Connections are not bound to threads: idle threads of the server end, and their connections would stay open.
         """
         state = self.file_state()
         database = self._take(state) or self.open_database()
@@ -66,7 +65,7 @@ class Connections:
 
     @contextmanager
     def writing(self) -> Iterator[Store]:
-        """Use a new connection for a change, which is closed at the end of the block."""
+        """Yield the store on a new connection that can write; it is closed at the end of the block."""
         if self.file_state() is None and not self.is_postgres:
             raise missing(self.place)
         store = open_store(self.place)
@@ -76,7 +75,7 @@ class Connections:
             store.close()
 
     def file_state(self) -> FileState | None:
-        """Return what identifies the file of the store; None if there is no file."""
+        """Return identity, size and time of the store's file; None if it does not exist, and for PostgreSQL."""
         if self.is_postgres:
             return None
         try:
@@ -84,11 +83,12 @@ class Connections:
         except OSError:
             return None
         # Size and time, because `cp` writes another store into the same file, which open connections do not notice.
-        # Changes go to the log: they reach the file itself, and cost a new connection, only every few megabytes.
+        # Ordinary changes go to the write-ahead log: they reach the file, and cost a new connection, only every few
+        # megabytes.
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if not is_unwritable(Path(self.place)):
             return state
-        # Such a store is read from a copy, or without locks, so a change is seen only after it is opened again.
+        # A store that cannot be written is read from a copy, or without locks: changes are seen after opening it again.
         return (*state, *_log_state(self.place))
 
     def open_database(self) -> Database:
@@ -115,7 +115,7 @@ class Connections:
             database.close()
 
     def _take(self, state: FileState | None) -> Database | None:
-        """Return an idle connection to the present file; connections to an earlier one are closed."""
+        """Return an idle connection to the current file, or None; idle connections to an earlier file are closed."""
         while True:
             with self._lock:
                 if not self._idle:
@@ -126,7 +126,7 @@ class Connections:
             database.close()
 
     def _give_back(self, database: Database, state: FileState | None) -> None:
-        """Keep a connection for the next thread that reads."""
+        """Return a connection to the pool of idle ones."""
         with self._lock:
             self._idle.append((database, state))
 
@@ -137,7 +137,7 @@ def missing(place: str) -> StoreError:
 
 
 def _log_state(place: str) -> FileState:
-    """Return what tells whether SQLite's log of changes has changed; empty if there is none."""
+    """Return size and time of SQLite's write-ahead log; empty if there is none."""
     try:
         status = os.stat(f"{place}-wal")
     except OSError:

@@ -1,4 +1,4 @@
-"""Errors as answers: one clear sentence with a hint, never a stack trace."""
+"""Exception handlers: answer each error with one sentence and maybe a hint, never with a stack trace."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _EXAMINE = "`det store check` examines a store; DET_STORE names another one."
 
 
 def problem(status: int, error: str, hint: str | None = None) -> Response:
-    """Return an answer that is an error."""
+    """Return the response for an error: its status, one sentence, and maybe a hint."""
     return Response(encoded({"error": error, "hint": hint}), status, media_type="application/json")
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Answer every exception of a route with one sentence."""
+    """Register handlers that answer every exception of a route with one sentence."""
     app.add_exception_handler(DeterminedError, _known)
     app.add_exception_handler(OSError, _known)
     app.add_exception_handler(json.JSONDecodeError, _damaged)
@@ -39,7 +39,7 @@ def handle_errors(app: FastAPI) -> None:
 
 
 def _known(request: Request, error: Exception) -> Response:
-    """Answer an error that names its reason."""
+    """Answer an error of this library or of the operating system with its message and a fitting status."""
     text = str(mask_secrets(str(error) or type(error).__name__))
     if isinstance(error, (NotFoundException, CheckpointNotFound, FileNotFoundError)):
         return problem(404, text, "It may have been deleted since.")
@@ -53,7 +53,7 @@ def _known(request: Request, error: Exception) -> Response:
 
 
 def _damaged(request: Request, error: Exception) -> Response:
-    """Answer a request for a row of the store that is no valid JSON; that of a request is found before."""
+    """Answer a request that read invalid JSON from the store. Invalid JSON in a request is handled by `_invalid`."""
     return problem(503, f"data in the store are damaged: {error}", _EXAMINE)
 
 
@@ -67,13 +67,13 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _http(request: Request, error: Exception) -> Response:
-    """Answer an error that a route has raised with a status of its own."""
+    """Answer an HTTPException of a route with its status and message."""
     assert isinstance(error, HTTPException)
     return problem(error.status_code, str(error.detail))
 
 
 def _unknown(request: Request, error: Exception) -> Response:
-    """Answer an error of this program. The stack is printed where the server runs, not shown."""
+    """Answer an unexpected exception with the name of its class; the server prints the stack trace in its terminal."""
     return problem(
         500,
         f"an error in the server: {type(error).__name__}",

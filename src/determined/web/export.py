@@ -1,4 +1,4 @@
-"""Write a view of the page as one HTML file that opens anywhere without a server: the page with its answers in it."""
+"""Export a view of the page as one HTML file that needs no server: it contains the page and the server's answers."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def export_page(app: FastAPI, static: Path, address: str, requests: Sequence[str
 
 
 def canonical(path: str) -> str:
-    """Return a path with its parameters in order, encoded as browsers do: the key under which the page looks."""
+    """Return a path with sorted parameters, encoded as in browsers: the key of its answer in an exported page."""
     place, _, query = path.partition("?")
     pairs = sorted(parse_qsl(query, keep_blank_values=True), key=lambda pair: pair[0])
     return f"{place}?{'&'.join(f'{_encoded(name)}={_encoded(value)}' for name, value in pairs)}" if pairs else place
 
 
 def _encoded(text: str) -> str:
-    """Encode as URLSearchParams does: a space is a plus sign, and only letters, digits and `*-._` stay."""
+    """Encode a text as URLSearchParams does: a space is a plus sign, and only letters, digits and `*-._` stay."""
     return quote(text, safe="* ").replace("~", "%7E").replace(" ", "+")
 
 
 def get(app: FastAPI, path: str) -> tuple[int, bytes]:
-    """Return the status and the body of the application's own answer to a request."""
+    """Make a GET request to the application in this process; return the status and the body of the response."""
     split = urlsplit(path)
     status, parts = 500, []
 
@@ -92,6 +92,6 @@ def get(app: FastAPI, path: str) -> tuple[int, bytes]:
         "server": ("127.0.0.1", 0),
         "root_path": "",
     }
-    # In a loop of its own: a route that exports runs in a thread, which has none.
+    # A new event loop: the route that exports runs in a thread, which has none.
     asyncio.run(app(scope, receive, send))
     return status, b"".join(parts)

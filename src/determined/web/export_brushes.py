@@ -1,6 +1,6 @@
-"""Which trials the brushes of an address leave, for an export without a browser.
+"""Select the trials inside the brushes (ranges on axes) of an address, for an export without a browser.
 
-`page/src/charts/axes.ts` decides the same; `tests/web/test_export.py` compares both.
+`page/src/charts/axes.ts` does the same in the browser; `tests/web/test_export.py` compares the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from determined.config.metric_values import number
 
 Row = dict[str, Any]
 Place = Callable[[Row], float | None]
-"""The place of a trial on an axis, from 0 to 1; None where it has no value that can be placed."""
+"""The place of a trial on an axis, from 0 to 1; None if it has no value that can be placed."""
 
 _METRIC = "metric"
 _MOST_HPARAMS = 10
@@ -41,7 +41,7 @@ def _is_inside(place: float | None, limits: tuple[float, float]) -> bool:
 
 
 def _ranges(text: str) -> dict[str, tuple[float, float]]:
-    """Return the brushes of an address by the name of the axis; what is none is left out."""
+    """Return the brushes of an address by the name of their axis; invalid parts are ignored."""
     found: dict[str, tuple[float, float]] = {}
     for part in text.split(";"):
         encoded, _, limits = part.rpartition(":")
@@ -56,7 +56,7 @@ def _ranges(text: str) -> dict[str, tuple[float, float]]:
 
 
 def _varying(rows: Sequence[Row]) -> list[str]:
-    """Return the hyperparameters in which trials differ."""
+    """Return the names of the hyperparameters in which trials differ, sorted."""
     values: dict[str, set[str]] = {}
     for row in rows:
         for name, value in row["hparams"].items():
@@ -106,7 +106,7 @@ def _widened(value: float, *, log: bool) -> tuple[float, float]:
 
 
 def _name_axis(name: str, rows: Sequence[Row]) -> Place:
-    """Return an axis with evenly spaced names."""
+    """Return an axis on which the values of a hyperparameter are evenly spaced names."""
     names = sorted({_text(row["hparams"].get(name)) for row in rows}, key=_browser_order)
 
     def place(row: Row) -> float | None:
@@ -118,7 +118,7 @@ def _name_axis(name: str, rows: Sequence[Row]) -> Place:
 
 
 def _numeric(value: Any) -> float | None:
-    """Return a value of an answer as a number, also one that JSON does not have; None if it is none."""
+    """Return a value of an answer as a number, including NaN and infinities, which are text there; None for others."""
     return float(value) if value in _NOT_FINITE else number(value)
 
 
@@ -140,7 +140,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON of a browser, which has no floats beside the integers."""
+    """Return a value as a browser writes it as JSON: whole floats as integers."""
     whole = isinstance(value, float) and value.is_integer()
     return json.dumps(int(value) if whole else value, separators=(",", ":"), ensure_ascii=False)
 

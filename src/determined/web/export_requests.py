@@ -1,7 +1,8 @@
 """The requests that the views of the page make, for an export without a browser.
 
-`page/src/pages/` makes the same ones: an export needs neither a browser nor Node, which alone could run the page.
-`tests/web/pages/test_files.py` compares both. What is missing here is missing in the file, and the page says so there.
+They repeat the requests of `page/src/pages/`, so that an export needs neither a browser nor Node to run the page.
+`tests/web/pages/test_files.py` compares the two. If a request is missing here, the exported page says that its data is
+not in the file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Ask = Callable[[str], Any]
 _STATISTICS = ("last", "min", "max", "mean")
 _MOST_NUMBERS = 100_000  # in one range of an address
 _MOST_CURVES = 100  # trials in one chart, as the page draws them, and charts of one trial
-_POINTS = 1000  # of a curve; of many curves fewer, as the page asks
+_POINTS = 1000  # of a curve; fewer if there are many curves, as in the page
 _FEWEST_POINTS = 200
 _ALL_POINTS = 200_000
 _SMALL_CHART = 400  # points of a curve in one of many charts
@@ -107,7 +108,7 @@ def _trial(number: str, params: dict[str, str], ask: Ask) -> None:
 
 
 def _log(place: dict[str, str], params: dict[str, str], ask: Ask) -> None:
-    """Make the requests of a log: without its filters, and as the view has filtered it."""
+    """Make the requests of a log: without filters, and with those of the view."""
     ask(f"/api/logs?{urlencode({**place, 'limit': 500})}")
     if params.get("tab") == "log":
         names = {"level": "level", "rank": "rank", "stream": "stream", "find": "text", "at": "around_time"}
@@ -141,13 +142,13 @@ def _curves(
 
 
 def _ranges(params: dict[str, str]) -> list[dict[str, str]]:
-    """Return the ranges of the axis for which a chart asks: all of it, and that of an address such as `x=100~400`."""
+    """Return the range parameters of a chart's requests: none for the whole axis, and the zoom `x=100~400` if given."""
     limits = re.fullmatch("([0-9.e+-]+)~([0-9.e+-]+)", params.get("x", ""))
     return [{}, *([] if limits is None else [{"from": limits[1], "to": limits[2]}])]
 
 
 def _trials(params: dict[str, str], experiment: str | None = None) -> str:
-    """Return the request for rows of trials, with the metrics that columns, sort order and filter name."""
+    """Return the path of the request for trials, with the metrics that columns, sort order and filter name."""
     words = re.findall(r'"(?:\\.|[^"])*"|[^\s()<>=!~,]+', params.get("q", ""))
     names = [*_listed(params.get("cols", "")), *_listed(params.get("sort", "")), *(word.strip('"') for word in words)]
     keys = {name.lstrip("-").rpartition(".")[0] for name in names if name.rpartition(".")[2] in _STATISTICS}
@@ -158,7 +159,7 @@ def _trials(params: dict[str, str], experiment: str | None = None) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers of a list such as `1-3,17`; what is none is left out."""
+    """Return the numbers of a list such as `1-3,17`; other text is ignored."""
     found: list[int] = []
     for first, last in re.findall(r"(?<![^,\s])([0-9]{1,9})(?:-([0-9]{1,9}))?(?![^,\s])", text):
         found += range(int(first), min(int(last or first), int(first) + _MOST_NUMBERS) + 1)
@@ -166,12 +167,12 @@ def _numbers(text: str) -> list[int]:
 
 
 def _listed(text: str) -> list[str]:
-    """Return the items of a list in an address: a comma inside of one is escaped by a backslash."""
+    """Return the items of a comma-separated list; a comma inside an item is escaped by a backslash."""
     return [re.sub(r"\\(.)", r"\1", item) for item in re.findall(r"(?:\\.|[^,\\])+", text)]
 
 
 def _metric(wanted: str | None, keys: list[dict[str, Any]], searcher: str | None) -> str | None:
-    """Return the metric that the page draws."""
+    """Return the key of the metric that the page draws: the wanted one, else the default; None if none is numeric."""
     numeric = [key["key"] for key in keys if key["numeric"]]
     return wanted if wanted in numeric else metric_keys.first_drawn(searcher, numeric)
 
@@ -182,7 +183,7 @@ def _count(text: str | None) -> int:
 
 
 def _rank(row: dict[str, Any]) -> tuple[float, int]:
-    """Return the order of a trial by its best metric; those without a number come last."""
+    """Return the sort key of a trial by its best metric; trials without a number come last."""
     best = row["best"]
     if not isinstance(best, (int, float)):
         return float("inf"), row["id"]

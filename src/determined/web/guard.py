@@ -1,6 +1,6 @@
-"""`Guard`: the layer before everything else, which decides whether a request is answered at all.
+"""`Guard`: the ASGI layer that every request passes first, and that decides whether the application gets it.
 
-It is plain ASGI and denies by default: without a session only the static page, its files and `POST /login` answer.
+It denies by default: without the token or a session, only the static page, its files and `POST /login` are answered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Guard:
     cookie: str  # the name of the session cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
+        """Pass an allowed request on to the application; answer logins and refused requests here."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -40,7 +40,7 @@ class Guard:
         try:
             request = CheckedRequest(scope)
             self._check_origin(request)
-            # Before the body is read: others must not fill the memory with bodies that are refused in the end.
+            # Before the body is read: other users must not fill the memory with bodies that are refused in the end.
             if not request.is_public and not request.is_login:
                 await self._check_credentials(request)
             body = await request.body(receive)
@@ -54,7 +54,7 @@ class Guard:
         await self.app(scope, replayed(body, receive), guarded)
 
     def _check_origin(self, request: CheckedRequest) -> None:
-        """Refuse requests that another site, or a name that leads here by a trick of DNS, has caused."""
+        """Refuse requests that another site causes, and those to a host name that is not allowed (DNS rebinding)."""
         if request.host_name not in self.hosts:
             raise Refused(
                 403,
@@ -67,7 +67,7 @@ class Guard:
             raise Refused(403, "requests of other sites are not answered")
 
     async def _check_credentials(self, request: CheckedRequest) -> None:
-        """Refuse a request without the token, or without both ids of a session."""
+        """Refuse a request without the token or both ids of a session, and a change that is not made by the page."""
         bearer = request.header("authorization")
         if bearer is not None:
             scheme, _, token = bearer.partition(" ")
@@ -100,7 +100,7 @@ class Guard:
         await send_json(send, 200, {"session": in_page}, [(b"set-cookie", value.encode())])
 
     async def _slow_down(self, right: bool) -> None:
-        """Count an attempt to log in, and wait if there were many wrong ones."""
+        """Count a right or wrong secret, and delay the answer after many wrong ones."""
         delay = self.sessions.count(right=right)
         if delay:
             await asyncio.sleep(delay)
@@ -123,7 +123,7 @@ def cookie_name(host: str, port: int) -> str:
 
 
 def _secret_in(body: bytes) -> tuple[str | None, str | None]:
-    """Return the code and the token in the body of a login; exactly one of them is a text."""
+    """Return the code and the token in the body of a login: one of them is given, the other is None."""
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):

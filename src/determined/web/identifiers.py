@@ -1,4 +1,4 @@
-"""Ids in requests."""
+"""Types, limits and parsing of the ids in requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import Query
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-# Answers repeat ids as JSON numbers, and a browser rounds larger ones. No database comes near it.
+# Answers repeat ids as JSON numbers, and a browser rounds larger ones. No database has so large ids.
 _LARGEST = 2**53 - 1
 
 Id = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -19,7 +19,7 @@ MOST_DRAWN = 2000
 
 
 def _listed(most: int) -> Any:
-    """Return the parameter of at most so many ids, for the document; `numbers` has the clearer message."""
+    """Return the OpenAPI pattern of at most `most` ids; `numbers` checks them, because its message is clearer."""
     return Query(json_schema_extra={"pattern": f"^[0-9]{{1,15}}(,[0-9]{{1,15}}){{0,{most - 1}}}$"})
 
 
@@ -30,7 +30,7 @@ DrawnIds = Annotated[str, _listed(MOST_DRAWN)]
 
 
 def numbers(text: str, most: int) -> list[int]:
-    """Return the ids in a text such as `1,2,3`, each once, in order."""
+    """Return the ids in a text such as `1,2,3`, each once, in order; raise HTTPException if it is invalid."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     # The length is limited before the number is read: int() refuses thousands of digits, also of zeros.
     if not words or not all(

@@ -1,4 +1,4 @@
-"""How the server uses memory: what a large answer needed is given back to the system when it was sent."""
+"""Keep the memory of the server small: free memory is returned to the system after a large response."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _WITHOUT_GLIBC = (AttributeError, OSError)
 
 
 def share_memory_between_threads() -> None:
-    """Let all threads allocate from two pools: with one for each, glibc keeps what every thread once used."""
+    """Let all threads share two malloc arenas: with one for each thread, glibc keeps the peak usage of every thread."""
     with contextlib.suppress(*_WITHOUT_GLIBC):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def give_back_memory() -> None:
-    """Return unused memory to the system. By itself glibc returns only what lies behind everything that is in use."""
+    """Return free memory to the system. By itself glibc returns only the memory at the end of the heap."""
     with contextlib.suppress(*_WITHOUT_GLIBC):
         ctypes.CDLL(None).malloc_trim(0)

@@ -19,7 +19,7 @@ _TYPES = {
 
 
 def add_pages(app: FastAPI, static: Path) -> None:
-    """Answer requests for the page and its files. They are the same for every user, and contain no data."""
+    """Add the routes of the page and its files, which are the same for every user and contain no data."""
 
     @app.get("/static/{name}", include_in_schema=False)
     @app.head("/static/{name}", include_in_schema=False)

@@ -1,7 +1,7 @@
-"""Search texts for a regular expression in a process of its own, which can be ended.
+"""Search texts for a regular expression in a child process, which can be killed.
 
-Some expressions, such as `(a+)+b`, take longer than a life for a short text. Python holds its lock meanwhile: neither
-another request nor Ctrl-C would be answered.
+Some expressions, such as `(a+)+b`, take exponential time. Python holds its global lock meanwhile: neither another
+request nor Ctrl-C would be handled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ json.dump([search(text) is not None for text in texts], sys.stdout)
 
 
 def matching(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
-    """Return which texts contain a match of a valid expression. Raises TimeoutError if that takes longer."""
+    """Return which texts contain a match of a valid expression. Raises TimeoutError after `seconds`."""
     # -I and -S: nothing but the standard library is imported, which takes 10 ms.
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     request = json.dumps([pattern, list(texts)])  # not as arguments, which other users of the machine can see

@@ -1,4 +1,4 @@
-"""`Polls`: answers the poll of the page before the web framework does, which would take most of the time."""
+"""`Polls`: answers the poll of the page without the web framework, which would take most of the time."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class RecentAnswers(Generic[T]):
             return None if found is None else found[0]
 
     def keep(self, version: str, question: str, answer: T, size: int) -> None:
-        """Keep an answer of this many numbers; those for other versions, and the oldest, are forgotten."""
+        """Keep an answer of this many numbers; drop those for other versions, and the oldest beyond the limit."""
         with self._lock:
             if version != self._version:
                 self._version = version

@@ -32,16 +32,16 @@ from determined.web.sessions import CODE_SECONDS, Sessions
 DEFAULT_PORT = 8642
 _PORTS_TO_TRY = 20
 _GRACE_SECONDS = 1  # for answers in progress, after Ctrl-C
-# Connections that asyncio accepts at once, before any of them is counted: with its default, all file descriptors.
+# Connections that asyncio accepts at once, before `LimitedProtocol` counts them. The default could use all descriptors.
 _BACKLOG = 64
-# Of a request that arrives in parts, without its body. Names of metrics are part of addresses: one of 5,000 characters
-# has 60,000 bytes there. Everybody on the machine can make the server keep so much for each connection, for seconds.
+# The head of a request that arrives in parts. Addresses contain names of metrics: one of 5,000 characters has 60,000
+# bytes there. Every user of the machine can make the server hold so much for each connection, for seconds.
 _MOST_HEAD_BYTES = 2**19
 
 
 @dataclass(frozen=True)
 class Started:
-    """A server that is about to answer."""
+    """The address and the private files of a server that has been started."""
 
     url: str
     token_file: Path
@@ -57,9 +57,9 @@ def serve(
     announce: Callable[[Started], None],
     static: Path = STATIC,
 ) -> None:
-    """Answer requests until the process is interrupted. `announce` is called when the port is open.
+    """Run the server until the process is interrupted. `announce` is called when the port is open.
 
-    If a request is still being worked on then, the process exits without waiting for it.
+    If a request is still in progress at the end, the process exits without waiting for it.
     """
     if not is_built(static):
         raise DeterminedError(HOW_TO_BUILD)
@@ -139,9 +139,9 @@ def private_file(name: str, content: str) -> Iterator[Path]:
 
 
 def _login_page(url: str) -> str:
-    """Return a page that leads to the server with a code.
+    """Return an HTML page that redirects to the address of the server, which contains a one-time code.
 
-    The browser is started with the name of this file: its arguments can be seen by other users of the machine. The
+    The browser is started with the path of this page, because other users of the machine can see its arguments. The
     code is behind a `#`, so browsers do not send it, neither to the server nor as the referrer.
     """
     address = html.escape(url, quote=True)
@@ -174,7 +174,7 @@ def _run(app: Guard, listener: socket.socket) -> None:
         h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
-    # uvicorn ends by raising the signal again: SIGTERM as an exception, so that the files above are removed.
+    # uvicorn ends by raising the signal again: SIGTERM then raises SystemExit, so that the private files are removed.
     before = signal.signal(signal.SIGTERM, _end)
     try:
         uvicorn.Server(config).run(sockets=[listener])
@@ -185,7 +185,7 @@ def _run(app: Guard, listener: socket.socket) -> None:
 
 
 def _without_stack_traces(app: Guard) -> App:
-    """Return an application that answers a request that was cut off by the end of the server."""
+    """Return an application that answers a request that shutdown cancels with 503, without a stack trace."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         began = False
@@ -207,9 +207,9 @@ def _without_stack_traces(app: Guard) -> App:
 
 
 def _exit_if_busy(code: str | int | None) -> None:
-    """Exit now if a thread still works on a request: Python would wait for it, for minutes if the store is locked.
+    """Exit now if a thread still handles a request: Python would wait for it, for minutes if the store is locked.
 
-    What it does is safe against the end of the process, as everything that writes to the store or to checkpoints.
+    That is safe: everything that writes to the store or to checkpoints may be killed at any time.
     """
     if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
         sys.stdout.flush()

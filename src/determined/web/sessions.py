@@ -55,12 +55,12 @@ class Sessions:
     def count(self, *, right: bool) -> float:
         """Count a right or wrong secret, and return how many seconds the answer has to wait."""
         self._wrong = 0 if right else self._wrong + 1
-        # Limited before the power is computed: that of a thousand wrong secrets is no float any more.
+        # The exponent is limited: with thousands of wrong secrets the power would exceed the range of a float.
         beyond = min(self._wrong - _SLOW_AFTER, 10)
         return 0.0 if beyond <= 0 else min(_LONGEST_DELAY, 0.05 * 2**beyond)
 
     def _use_code(self, given: str) -> bool:
-        """Return whether a code is valid, and forget it."""
+        """Return whether a code is valid, and invalidate it."""
         now = self.clock()
         self._codes = {code: until for code, until in self._codes.items() if until > now}
         found = [code for code in self._codes if _same(given, code)]
@@ -70,5 +70,5 @@ class Sessions:
 
 
 def _same(given: str, known: str) -> bool:
-    """Compare in a time that does not depend on where they differ."""
+    """Return whether two secrets are equal, in a time that does not depend on where they differ."""
     return secrets.compare_digest(given.encode(errors="surrogatepass"), known.encode())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerState:
-    """The store that a server shows, which is opened by the first request, and what was derived from it."""
+    """The store that a server shows, which the first request opens, and the caches of data derived from it."""
 
     def __init__(self, place: str) -> None:
         self.connections = Connections(place)
@@ -30,11 +30,11 @@ class ServerState:
         self._cache: CurveCache | None = None
         self._statistics: Statistics | None = None
 
-    # Both import numpy, which the first answer does not need.
+    # The next two properties import numpy, which the first request does not need.
 
     @property
     def cache(self) -> CurveCache:
-        """The file with derived curves."""
+        """The cache of derived curves, opened on first use."""
         from determined.curves.cache import CurveCache, default_path
 
         with self._lock:
@@ -43,7 +43,7 @@ class ServerState:
 
     @property
     def statistics(self) -> Statistics:
-        """The statistics of metrics."""
+        """The statistics of metrics, created on first use."""
         from determined.web.tables.statistics import Statistics
 
         with self._lock:
@@ -51,7 +51,7 @@ class ServerState:
             return self._statistics
 
     def close(self) -> None:
-        """Close all connections."""
+        """Stop the statistics thread, and close the cache and all connections."""
         with self._lock:
             cache, statistics = self._cache, self._statistics
         if statistics is not None:
@@ -71,11 +71,11 @@ def state_of(request: Request) -> ServerState:
 
 @contextmanager
 def reading(request: Request) -> Iterator[Store]:
-    """Use the store for reading."""
+    """Yield the store for reading; see `Connections.reading`."""
     with state_of(request).connections.reading() as store:
         yield store
 
 
 def version(request: Request) -> str:
-    """Return the present version of the store's content. Ask before reading, so that no change is missed."""
+    """Return the current version of the store's content. Call this before reading, so that no change is missed."""
     return state_of(request).watch.look().version

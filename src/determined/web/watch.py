@@ -14,12 +14,12 @@ from determined.store.databases.migrate import version_of
 from determined.store.process import Process, is_running, on_this_machine
 from determined.web.connections import Connections, FileState
 
-_SECONDS_BETWEEN_LOOKS = 2.0  # at processes, whose end changes no row
+_SECONDS_BETWEEN_LOOKS = 2.0  # between checks of processes, whose end changes no row
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The state of the store when it was looked at."""
+    """The version of the store, why it cannot be read (or None), and how many processes are training."""
 
     version: str
     problem: str | None
@@ -27,7 +27,7 @@ class Seen:
 
 
 class Watch:
-    """Looks at the store with a connection of its own: SQLite counts the changes of all others."""
+    """Watches the store with a separate connection: SQLite reports to it the changes that other connections make."""
 
     def __init__(self, connections: Connections, clock: Callable[[], float] = time.monotonic) -> None:
         self._connections = connections
@@ -48,7 +48,7 @@ class Watch:
         return self._database is not None and not self._connections.is_postgres and not self._lock.locked()
 
     def look(self) -> Seen:
-        """Return the present version of the store's content; it grows with every change."""
+        """Return the current state of the store; every change of the store gives it another version."""
         with self._lock:
             problem = None
             try:
@@ -64,7 +64,7 @@ class Watch:
             return Seen(f"{self._begin}-{self._number}", problem, self._alive)
 
     def count_change(self) -> None:
-        """Let the version grow although the store has not changed: more of what is derived from it is known now."""
+        """Increase the version although the store has not changed, because more statistics are available now."""
         with self._lock:
             self._number += 1
 
@@ -74,7 +74,7 @@ class Watch:
             self._close()
 
     def _stamp(self) -> object:
-        """Return the database's own stamp, and look at the running processes if it is time."""
+        """Return the database's change stamp; count the running processes after a change, and every few seconds."""
         state = self._connections.file_state()
         if self._database is None or state != self._state:
             self._close()
@@ -98,6 +98,6 @@ class Watch:
 
 
 def _running(database: Database) -> list[Process]:
-    """Return the processes that train trials, as far as the store knows."""
+    """Return the processes of all attempts that have not ended according to the store."""
     found = database.execute("SELECT DISTINCT host, pid, process_started FROM attempts WHERE ended IS NULL")
     return [Process(*row) for row in found]

@@ -10,7 +10,7 @@ import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../
 
 const MOST = 100;
 
-/** The checkpoints of a path; of trials outside of `only` none. */
+/** The table of the checkpoints that a path returns; only those of trials in `only`, if it is given. */
 export function CheckpointsTab({ path, only = null }: { path: string; only?: ReadonlySet<number> | null }) {
   const answer = useAnswer<CheckpointRows>(path);
   const [all, setAll] = useState(false);
@@ -72,7 +72,7 @@ function Row({ row }: { row: CheckpointRow }) {
   );
 }
 
-/** What was compared, and the result: without stored hashes, as of programs of the Core API, only names and sizes are known. */
+/** The result of a verification in words; without stored hashes, as of programs of the Core API, only names and sizes are compared. */
 export function verdict(verified: Verified): { kind: string; title: string; text: string } {
   if (!verified.found) return { kind: "warn", title: "Not found on this machine", text: "Its files may be on the machine that trained it, or were removed." };
   if (!verified.ok) return { kind: "bad", title: "This checkpoint is damaged.", text: "" };

@@ -44,7 +44,7 @@ export function MetricsTab({ detail }: { detail: TrialDetail }) {
   );
 }
 
-/** What happened at the beginning of an attempt: its batch, its checkpoint, and why the attempt before had ended. */
+/** Describes the beginning of an attempt: its batch, its checkpoint, and why the previous attempt ended. */
 function attemptBegins(detail: TrialDetail, number: number): string {
   const attempt = detail.attempts.find((one) => one.number === number);
   const before = detail.attempts.find((one) => one.number === number - 1);

@@ -27,8 +27,9 @@ logger = logging.getLogger("determined.core")
 
 
 class CheckpointSaver:
-    """Brings the files of checkpoints into the storage and their records into the store, in an order that survives
-    being killed at any point.
+    """Writes the files of checkpoints to the storage and their records to the store.
+
+    The order of these steps is such that the process may be killed at any point.
     """
 
     def __init__(

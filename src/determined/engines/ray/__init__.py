@@ -1,1 +1,1 @@
-"""The engine that runs jobs on the nodes of a Ray cluster. Only the bridge and the survey run processes with ray."""
+"""The engine that runs jobs on the nodes of a Ray cluster. The runner never imports ray; its child processes do."""

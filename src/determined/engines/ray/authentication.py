@@ -11,8 +11,8 @@ _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_
 def with_mode(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment with RAY_AUTH_MODE: as it is set, else `token` if there is a token, else `disabled`.
 
-    Ray looks for a token in the same places; without the variable, its versions differ in what they make of it. It is
-    read when Ray is imported, and so must be set before a process starts.
+    Ray looks for a token in the same places; without the variable, versions of Ray differ in whether they use it. Ray
+    reads the variable when it is imported, so it must be set before a process starts.
     """
     if environment.get(_MODE):
         return dict(environment)

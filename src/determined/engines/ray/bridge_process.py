@@ -55,7 +55,7 @@ class BridgeProcess:
                 messages.send(self._connection, message)
 
     def has_message(self, seconds: float) -> bool:
-        """Wait up to this time for a message, or for the end of the bridge."""
+        """Return whether a message, or the end of the bridge, can be received; wait up to this time for it."""
         if self._ended:
             time.sleep(seconds)
             return False

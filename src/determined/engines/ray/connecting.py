@@ -24,7 +24,7 @@ _NOT_INSTALLED = "No module named 'determined"
 def connect(address: str | None) -> str | None:
     """Connect this process to the cluster; return the problem, as one line, if that fails."""
     os.environ.update({name: os.environ.get(name, value) for name, value in _SETTINGS.items()})
-    # Ray itself takes this address, which may be one that `--engine` refuses.
+    # Without an address Ray uses this variable, which may have a form that `--engine` refuses.
     if address is None and "://" in (variable := os.environ.get("RAY_ADDRESS", "")):
         return f"RAY_ADDRESS is {variable}: only HOST:PORT, the address of Ray's head, can be used. {_FROM_ELSEWHERE}"
     if address is not None and (reason := _unreachable(address)) is not None:
@@ -50,7 +50,7 @@ def connect(address: str | None) -> str | None:
 
 
 def _no_node(address: str | None) -> str:
-    """Return what to do on a machine that does not belong to the cluster."""
+    """Return an advice for a machine that does not belong to the cluster."""
     return (
         f"this machine is no node of it: make it one with `ray start --address={address or 'HOST:PORT'}`, or run the "
         "command on a node with `ray job submit -- det …`"
@@ -58,7 +58,7 @@ def _no_node(address: str | None) -> str:
 
 
 def _about_authentication() -> str:
-    """Return what to check if a cluster answers but accepts no connection: Ray's own message does not say why."""
+    """Return a hint for a cluster that answers but accepts no connection: Ray's own message does not say why."""
     mode = os.environ.get("RAY_AUTH_MODE", "not set")
     return f"; RAY_AUTH_MODE is {mode} here: this setting and the token must be those of the cluster"
 
@@ -74,7 +74,7 @@ def _unreachable(address: str) -> str | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the line of an error of Ray that says what happened: of one in an actor, the exception."""
+    """Return the line of a Ray error that says what happened; of an error in an actor, the line of the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # The message of an exception in an actor is the call with its ids and addresses, then the traceback.
     raised = [line for line in lines if _EXCEPTION.match(line)] if _IN_ACTOR in str(error) else []

@@ -30,16 +30,16 @@ from determined.sentences import counted
 logger = logging.getLogger("determined.engines")
 
 _SECONDS_TO_CONNECT = 60.0
-# For each running job, messages are collected this long before they are handled. 1,000 jobs send some in every
-# millisecond, and each pass of the runner costs a transaction, which dozens of messages share after 20 ms. The messages
-# of a few jobs do not wait.
+# How long messages are collected before they are handled, for each running job: 20 ms for 1,000 jobs, which send
+# several messages per millisecond. Each pass of the runner costs a transaction, which the collected messages share. The
+# messages of a few jobs hardly wait.
 _SECONDS_TO_COLLECT = 2e-5
-_MOST_MESSAGES = 1000  # that are handled together; further ones may arrive as fast as these are read
+_MOST_MESSAGES = 1000  # that are handled together: new ones may arrive as fast as they are read
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The data of an experiment that nodes need. `setup` names a `NodeSetup` (`module:Class`), `data` are for it."""
+    """The data of an experiment that nodes need. `setup` names a `NodeSetup` (`module:Class`), which gets `data`."""
 
     key: str
     setup: str
@@ -126,7 +126,7 @@ class RayEngine:
         return self._withdrawn
 
     def reason_not_to_fit(self, slots: int) -> str | None:
-        """Return why no node, or not all of them together, could ever run a job of this size."""
+        """Return why the cluster cannot run a job with this number of slots; None if it can, now or after growing."""
         return self._nodes.reason_not_to_fit(slots)
 
     def where(self, key: str) -> list[str]:
@@ -152,7 +152,7 @@ class RayEngine:
         """Ignore the interpreter of this machine: each node runs the startup hook itself, see `NodeSetup`."""
 
     def start(self, job: Job) -> list[int]:
-        """Start a job on a free placement group; see `Engine.start`. A failure on a node is reported as lost."""
+        """Start a job on a free placement group; see `Engine.start`. A job that a node fails to start is lost."""
         if job.key in self._jobs:
             raise EngineError(f"{job.key} is already running")
         free = self._free()
@@ -194,7 +194,7 @@ class RayEngine:
         while not self._events:
             self._kill_remaining_parts()
             wait = max(0.0, deadline - time.monotonic())
-            # Most messages are no events for the runner, and it has requests, signals and time limits to look at.
+            # Most messages are not events for the runner, which has to return to its requests, signals and time limits.
             if (has_handled_some and not wait) or not self._bridge.has_message(wait):
                 break
             has_handled_some = True
@@ -326,7 +326,7 @@ class RayEngine:
 
     def _lose_jobs(self, node: str, reason: str) -> None:
         """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
-        # Also those that Ray would move to another node: they would hold slots there that are not used.
+        # Also groups that Ray would move to another node, where they would hold slots that are not used.
         self._return(self._groups.drop_node(node))
         for result in self._jobs.lose_node(node, f"{self._nodes.name(node)} ({reason})", time.monotonic()):
             self._finish(result)
@@ -336,7 +336,7 @@ class RayEngine:
             self._bridge.send({"request": [], "return": groups, "exclude": []})
 
     def _refuse_node(self, node: str, reason: str) -> None:
-        """Start no more jobs on a node, and return its placement groups when the present ones have ended."""
+        """Start no more jobs on a node, and return its placement groups when its current jobs have ended."""
         self._nodes.refuse(node, reason)
         logger.warning("%s", self._refusal(node, reason))
         # `det cluster` shows it, and the logs of trials, whose users may not see the output of the runner.
@@ -344,7 +344,7 @@ class RayEngine:
         for key in self._jobs:
             self._warn(key, self._refusal(node, reason))
         self._return(self._groups.drop_node(node))
-        # What remains may be too little for any trial: then the experiment would wait for ever.
+        # If the remaining nodes are too small for a trial, the experiment would wait for ever.
         if (problem := self.reason_not_to_fit(self._groups.slots_each)) is not None:
             self._withdrawn = self._withdrawn or problem
 

@@ -1,4 +1,4 @@
-"""Whether a Ray cluster grows: recognize an autoscaler by what it has recorded.
+"""Find out whether a Ray cluster grows: recognize an autoscaler by what it has recorded in the cluster.
 
 Only the processes that talk to Ray import this module.
 """
@@ -30,7 +30,7 @@ def grows() -> bool | None:
 
 
 def _has_node_types() -> bool | None:
-    """Return whether the nodes have the types of a configuration, as Ray's first autoscaler reports it."""
+    """Return whether the report of Ray's autoscaler v1 has node types of a configuration; None without a report."""
     status = _internal_kv_get(_STATUS)
     report = json.loads(status).get("autoscaler_report") if status else None
     if report is None:
@@ -40,7 +40,7 @@ def _has_node_types() -> bool | None:
 
 
 def _has_cloud_instances() -> bool:
-    """Return whether nodes belong to Ray's second autoscaler, which finds each by the id of its machine or pod."""
+    """Return whether nodes belong to Ray's autoscaler v2, which identifies each by the id of its machine or pod."""
     client = ray._private.worker.global_worker.gcs_client
     namespace, key = ray._raylet.GCS_AUTOSCALER_STATE_NAMESPACE, ray._raylet.GCS_AUTOSCALER_V2_ENABLED_KEY
     if client.internal_kv_get(key.encode(), namespace=namespace.encode()) != b"1":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from determined.engines.base import Exited
 from determined.engines.ray.placement import Share
 
-# A part whose job has failed elsewhere hangs in a collective; it gets this long to write what it has to say.
+# A part whose job has failed on another node hangs in a collective; it gets this long to print its own error.
 SECONDS_BEFORE_KILL = 3.0
 KILLED = 137
 # In the message of torch about the port at which the ranks of several nodes meet.
@@ -85,7 +85,7 @@ class Jobs:
         return self._jobs[key].missing() if key in self._jobs else []
 
     def has_listener(self, key: str) -> bool:
-        """Return whether a worker of the job reads requests."""
+        """Return whether a worker of the job reads requests from the store; see `Engine.has_listener`."""
         return key in self._jobs and self._jobs[key].has_listener
 
     def cpu_seconds(self, key: str) -> float:
@@ -93,12 +93,12 @@ class Jobs:
         return sum(self._jobs[key].cpu_seconds.values()) if key in self._jobs else 0.0
 
     def note_line(self, key: str, text: str) -> None:
-        """Look for a taken port in the output of a job over several nodes."""
+        """Record it if the output of a job on several nodes says that its port is in use."""
         if len(self._jobs[key].shares) > 1 and _PORT_TAKEN in text:
             self._jobs[key].port_was_taken = True
 
     def note_listener(self, key: str) -> None:
-        """Record that a worker of a job has asked for attention, so that it reads requests."""
+        """Record that a worker of a job has sent a wake-up, so it also reads requests."""
         self._jobs[key].has_listener = True
 
     def note_status(self, node: str, key: str, cpu_seconds: float, has_listener: bool) -> None:

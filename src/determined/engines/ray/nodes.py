@@ -81,7 +81,7 @@ class Nodes:
             self._nodes[node].ready = True
 
     def refuse(self, node: str, reason: str) -> None:
-        """Use a node no more."""
+        """Mark a node as refused, with the reason."""
         self._nodes[node].refused = reason
 
     def count_lost_actor(self, node: str, reason: str) -> str:
@@ -106,7 +106,7 @@ class Nodes:
         return "jobs could not be started there, see their logs" if is_bad else ""
 
     def reason_not_to_fit(self, slots: int) -> str | None:
-        """Return why no node, or not all of them together, could ever run a job of this size."""
+        """Return why the cluster cannot run a job with this number of slots; None if it can, now or after growing."""
         usable = [node for node in self._nodes.values() if not node.refused]
         present = max((node.slots for node in usable), default=0) if self.single_node else self.slots
         if slots <= present or self.can_grow:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-# Ray's reasons for which a group is not granted.
+# Why a group is not granted, by the state that Ray reports.
 _WAITING = {
     "NO_RESOURCES": "the slots are in use, by experiments or by other programs of the Ray cluster",
     "INFEASIBLE": "no node, or not all nodes together, have so many slots",
@@ -97,7 +97,7 @@ class Groups:
         return self._remove_dropped()
 
     def drop_node(self, node: str) -> list[int]:
-        """Use the groups on a node that was lost or refused no more; return the numbers of those without a job.
+        """Stop using the groups on a node that was lost or refused; return the numbers of those without a job.
 
         The others are returned by `finish`. While a part of a job runs, on this node or on another one, Ray must not
         give its slots to another program.

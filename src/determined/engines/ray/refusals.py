@@ -1,4 +1,4 @@
-"""Which nodes experiments do not use, in the key-value store of the Ray cluster: `det cluster` shows it.
+"""Publish in the key-value store of the Ray cluster which nodes an experiment does not use, for `det cluster`.
 
 Only the processes that talk to Ray import this module.
 """
@@ -16,7 +16,7 @@ _KEYS = "refused-"
 
 
 def publish_refusals(experiment: str, refused: dict[str, str]) -> None:
-    """Replace what is known of an experiment: the ids of nodes that it does not use, each with the reason."""
+    """Replace the entry of an experiment: the ids of nodes that it does not use, each with the reason."""
     key = f"{_KEYS}{experiment}"
     if not refused:
         _internal_kv_del(key, namespace=_NAMESPACE)
@@ -26,7 +26,7 @@ def publish_refusals(experiment: str, refused: dict[str, str]) -> None:
 
 
 def published_refusals() -> dict[str, dict[str, str]]:
-    """Return the refused nodes of each experiment that is running. A runner that was killed leaves its entry behind."""
+    """Return the refused nodes of each running experiment. The entry that a killed runner has left is ignored."""
     running = {job["JobID"] for job in ray._private.state.jobs() if not job["IsDead"]}
     found = {}
     for key in _internal_kv_list(_KEYS, namespace=_NAMESPACE):

@@ -20,13 +20,14 @@ from determined.errors import EngineError
 
 logger = logging.getLogger("determined.engines")
 
-# Where jobs create their run directories, and what these are called in the store: directories of the runner's machine.
+# The directory on a node in which jobs create run directories; the directory that the store has for it instead, on the
+# runner's machine.
 RUNS, RECORDED_RUNS = "DET_RUNS_DIR", "DET_RECORDED_RUNS_DIR"
 _DESCRIPTION, _TENSORBOARD = "run.json", "tensorboard"
 _CHUNK = 1 << 20
-# Of one look at the files: the rest follows with the next one, so that a large file does not delay events.
+# The limit of one call: the rest follows with the next one, so that a large file does not delay events.
 _MOST_BYTES = 16 * _CHUNK
-# Also of the last look before the end of a job: more than a node can hold in memory would lose the node.
+# The limit of the last call before the end of a job: a node that runs out of memory would be lost.
 _MOST_BYTES_AT_THE_END = 256 * _CHUNK
 _SECONDS_AFTER_END = 30.0  # the other ranks of a run end within this time after its first process
 
@@ -42,7 +43,7 @@ class GrowingFiles:
         self._complete: set[str] = set()
 
     def new_parts(self, *, all_of_them: bool = False) -> list[list[Any]]:
-        """Return what was added since the last call, as events: path, offset, bytes as text."""
+        """Return the data that files have gained since the last call, as events: path, offset, bytes as base64."""
         events: list[list[Any]] = []
         left = _MOST_BYTES_AT_THE_END if all_of_them else _MOST_BYTES
         for run in sorted(self._runs.glob("*")):
@@ -69,7 +70,7 @@ class GrowingFiles:
         return time.monotonic() - since >= self._seconds_after_end
 
     def _forget(self, run: Path) -> None:
-        """Remember only that a run is complete."""
+        """Mark a run as complete, and forget the sizes of its files."""
         self._complete.add(run.name)
         del self._ended[run.name]
         self._sent = {name: sent for name, sent in self._sent.items() if not name.startswith(f"{run.name}/")}
@@ -98,7 +99,7 @@ class GrowingFiles:
 
 
 def _files(run: Path) -> Iterator[Path]:
-    """Yield the description and the TensorBoard files of a run; its code stays here."""
+    """Yield the description and the TensorBoard files of a run, but not its code."""
     yield run / _DESCRIPTION
     for directory, _, names in os.walk(run / _TENSORBOARD):
         yield from (Path(directory) / name for name in sorted(names))

@@ -29,7 +29,7 @@ def decode_call(node: str, event: list[Any]) -> StoreCall:
 
 
 def answered(calls: Sequence[StoreCall], serve: StoreCalls) -> tuple[dict[str, list[list[Any]]], list[str]]:
-    """Execute calls together; return the commands for each node that pass the answers on to its workers.
+    """Make the store calls together; return the commands by node that pass the answers on to workers.
 
     Also returns the keys of jobs whose reports the runner must read now.
     """

@@ -1,4 +1,4 @@
-"""Ask a Ray cluster what it has, in a child process that ends afterwards; for commands that show or check it."""
+"""Query the nodes and placement groups of a Ray cluster in a child process, for commands that show or check it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child process of `survey.py`: connects to a Ray cluster and prints what it has as one line of JSON."""
+"""The child process of `survey.py`: prints the nodes and placement groups of a Ray cluster as one line of JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _cluster(*, with_versions: bool) -> dict[str, Any]:
-    """Return nodes, with resources that are free, and the placement groups and refused nodes of all experiments."""
+    """Return the nodes with their free resources, and the placement groups and refused nodes of all experiments."""
     alive = [node for node in ray.nodes() if node["Alive"]]
     free = ray._private.state.available_resources_per_node()
     found = _versions([node["NodeID"] for node in alive]) if with_versions else {}

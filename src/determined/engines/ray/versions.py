@@ -7,7 +7,7 @@ import platform
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, torch and this library here; a trial may resume on any node."""
+    """Return the versions of Python, torch and this library on this machine; a trial may resume on any node."""
     # The minor version of Python: bytecode and the states of user programs depend on it, but not on the patch.
     python = ".".join(platform.python_version_tuple()[:2])
     return {"Python": python, "torch": _version("torch"), "determined-pytorch": _version("determined-pytorch")}

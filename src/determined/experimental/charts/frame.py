@@ -23,7 +23,7 @@ _NAMES_IN_ROW = 3
 
 
 def chart_html(data: ChartData) -> str:
-    """Return the chart as a sandboxed frame, with notes below it; a sentence where the page is not built."""
+    """Return the chart as a sandboxed frame, or a sentence that says why there is none, with notes below."""
     notes = "".join(_paragraph(note) for note in data.notes)
     if data.metric is None:
         return _paragraph("No curves yet: no trial has reported a number.") + notes

@@ -49,7 +49,7 @@ def _number(value: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return a text without control characters, which could rewrite the terminal."""
+    """Return a text whose control characters, which could rewrite the terminal, are escaped."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

@@ -1,4 +1,4 @@
-"""The `WorkerStore` of a worker on another machine than its runner's store: every call travels over a local socket."""
+"""`RelayedWorkerStore`: the `WorkerStore` of a worker on another machine, which sends its calls to a Unix socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A runner answers within milliseconds; after this time it hangs, or the message was lost with a node.
 _SECONDS_TO_ANSWER = 60.0
-# Rows of one request. Everything on the way holds a request in memory several times, so it is much less than a frame.
+# The rows of one request. Each process on the way holds several copies of it, so it is much less than a frame.
 _MOST_BYTES = 8 * 2**20
 _AT_ONCE = 1 << 16  # bytes that are received by one call
 
@@ -25,8 +25,8 @@ _AT_ONCE = 1 << 16  # bytes that are received by one call
 class RelayedWorkerStore:
     """A `WorkerStore` whose methods are called by their names in the process of the runner.
 
-    A call that got no answer raises `StoreUnavailable`, and the next one opens a new connection: whoever repeats the
-    call delivers it at least once, which every method of the interface allows.
+    A call that got no answer raises `StoreUnavailable`, and the next one opens a new connection: a caller that repeats
+    the call delivers it at least once, which every method of the interface allows.
     """
 
     def __init__(self, path: str, job: str) -> None:
@@ -35,7 +35,7 @@ class RelayedWorkerStore:
         self._job = job
         self._numbers = itertools.count()
         self._connection: _Connection | None = None
-        # At once, because a wrong path should fail when the store is opened.
+        # Connected now, because a wrong path should fail when the store is opened.
         self._connected()
 
     @property
@@ -75,7 +75,7 @@ class RelayedWorkerStore:
         except (OSError, ValueError) as error:
             self._disconnect()
             raise StoreUnavailable(f"the store {self.place} gave no answer: {error}") from error
-        # Interrupted while it waits: the answer may still arrive, and is not the one to the next call.
+        # Interrupted while waiting: the late answer must not be taken for that of the next call.
         except BaseException:
             self._disconnect()
             raise

@@ -73,7 +73,7 @@ def tagged(row: tuple[Any, ...]) -> list[Any]:
 def decoder(hint: Any, checked: bool) -> Decoder:
     """Return the function that decodes values of a type; it raises `WrongType` for data of another shape.
 
-    With `checked`, the types of numbers, texts and words are checked as well.
+    With `checked`, the types of scalars and the values of literals are checked as well.
     """
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -113,7 +113,7 @@ def _scalar(kinds: tuple[type, ...]) -> Decoder:
 
 
 def _word(words: frozenset[str]) -> Decoder:
-    """Return a decoder that only accepts these words."""
+    """Return the decoder of a literal type, which only accepts these words."""
 
     def decode(data: Any) -> Any:
         if type(data) is not str or data not in words:

@@ -16,7 +16,7 @@ from determined.errors import DeterminedError, StoreError, StoreUnavailable, Sto
 PROTOCOL = 2
 """Increased with every change of these messages, of `WorkerStore`, or of a record that it names."""
 
-# Errors that are made of a message alone. A subclass that is not listed arrives as the nearest one that is.
+# Errors whose only argument is a message. A subclass that is not listed arrives as its nearest base class that is.
 _RAISED_AGAIN: dict[str, type[DeterminedError]] = {
     kind.__name__: kind
     for kind in (
@@ -51,10 +51,10 @@ def request(number: int, job: str, call: str, arguments: str, *, hello: bool) ->
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Return a message as a dict. Raise ValueError if it is none."""
+    """Decode a message. Raise ValueError if it is not a JSON object."""
     try:
         data = json.loads(body)
-    # A text that is nested thousands of times.
+    # JSON that is nested thousands of times.
     except RecursionError as error:
         raise ValueError(str(error)) from error
     if type(data) is not dict:
@@ -69,8 +69,8 @@ def number_of(message: dict[str, Any]) -> int | None:
 
 
 def checked_request(message: dict[str, Any]) -> Request:
-    """Return a request. Raise `StoreVersionError` if the worker speaks another protocol, ValueError if it is none."""
-    # First: the request of another version may have another form.
+    """Return the request in a message. Raise `StoreVersionError` for another protocol, ValueError if malformed."""
+    # Checked first, because a request of another version may have another form.
     spoken = message.get("hello", PROTOCOL)
     if spoken != PROTOCOL:
         raise StoreVersionError(
@@ -96,7 +96,7 @@ def failed(number: int | None, error: Exception) -> bytes:
 
 
 def error_of(message: dict[str, Any]) -> DeterminedError | None:
-    """Return the error that an answer carries, or None. An unknown one is `StoreUnavailable`, so that it is retried."""
+    """Return the error in an answer, or None. An unknown one becomes `StoreUnavailable`, so the call is retried."""
     error = message.get("error")
     if error is None:
         return None

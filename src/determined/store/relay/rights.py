@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 class JobRights:
     """The rights of one job, the current one of its trial.
 
-    `check` refuses a call before it is carried out. `examined` takes note of the attempts of the job, and refuses or
-    shortens results that concern other trials.
+    `check` refuses a call before it is carried out. `examined` records the attempts of the job, and refuses or filters
+    results that concern other trials.
     """
 
     def __init__(self, store: Store, trial_id: int, job: str) -> None:
         self._store = store
         self._trial_id = trial_id
         self.job = job
-        # Those that the job has begun or joined. No other job can have begun them, because the store refuses attempts
-        # of jobs that are not current.
+        # The attempts that the job has begun or joined. No other job can have begun them, because the store refuses
+        # attempts of jobs that are not current.
         self._attempts: set[int] = set()
 
     def check(self, call: str, arguments: list[Any]) -> None:
@@ -64,7 +64,7 @@ class JobRights:
         return self._store.experiments.trial(self._trial_id).experiment_id
 
     def _own_attempt(self, begun: BegunAttempt) -> BegunAttempt:
-        """Note an attempt of the job. Refuse one of another trial, which was only read: its key was known already."""
+        """Record an attempt of the job and return it. Refuse one of another trial, which was only read by its key."""
         self._trial(begun.trial_id)
         self._attempts.add(begun.number)
         return begun
@@ -154,7 +154,7 @@ class JobRights:
         self._known_upload(upload.key)
 
     def _unrecorded(self, storage: str, trial_id: int | None) -> None:
-        """Refuse to read the unrecorded checkpoints of another trial; `examined` filters those of all trials."""
+        """Refuse to read the unrecorded checkpoints of another trial; `examined` filters a result for all trials."""
         if trial_id is not None:
             self._trial(trial_id)
 

@@ -1,4 +1,4 @@
-"""The runner's side of the relay: carries out what workers on other machines ask of the store."""
+"""`RelayServer`: the runner's side of the relay, which makes the store calls of workers on other machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("determined.store")
 
 
 class Answers(NamedTuple):
-    """The answers to requests, in their order, and the jobs among them that have reported a validation."""
+    """The answers to requests, in their order, and the jobs that have reported a validation by these requests."""
 
     bodies: list[tuple[int, bytes]]
     validated: list[str]
@@ -60,23 +60,23 @@ class _Request:
 
 
 class RelayServer:
-    """Answers the requests of all workers of an experiment. One object, used by one thread, serves a runner for life.
+    """Answers the requests of all workers of an experiment. A runner has one, which one thread uses.
 
     A request is carried out if its job is the current one of its trial and it concerns that trial; see `rights.py`.
     Requests of one call of `answer` are carried out in any order: a worker waits for each answer.
     """
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
-        """Create the server; `open_store` opens the connection that it uses alone, with the first requests."""
+        """Create the server; it calls `open_store` at the first requests, for a connection of its own."""
         self._open_store = open_store
         self._store: Store | None = None
         self._rights: dict[int, JobRights] = {}  # by trial, of its newest job that has made a request
 
     def answer(self, requests: Sequence[tuple[int, bytes]], current: Callable[[str], int | None]) -> Answers:
-        """Carry out requests, each with the number of its connection.
+        """Carry out requests, each with the number of its connection, and return the answers.
 
         `current` returns the id of the trial whose current allocation has this key, or None. No exception leaves this
-        method: what fails is answered as an error.
+        method: a request that fails is answered with an error.
         """
         try:
             if self._store is None:
@@ -96,7 +96,7 @@ class RelayServer:
         if self._store is not None:
             self._store.close()
             self._store = None
-            self._rights.clear()  # they ask the store that is closed
+            self._rights.clear()  # they use the closed store
 
 
 class _Accepting:
@@ -180,7 +180,7 @@ def _are_written(store: LocalWorkerStore, writes: Sequence[_Request]) -> bool:
 
 
 def _execute(store: LocalWorkerStore, request: _Request) -> None:
-    """Make the call of a request and answer it. Raise `StoreUnavailable` without an answer."""
+    """Make the call of a request and answer it with the result or the error; only `StoreUnavailable` is raised."""
     assert request.rights is not None
     try:
         result = getattr(store, request.call)(*request.arguments)
@@ -192,7 +192,7 @@ def _execute(store: LocalWorkerStore, request: _Request) -> None:
 
 
 def _unopened(body: bytes, error: DeterminedError) -> _Request:
-    """Return a request that is answered with the error that the store could not be opened."""
+    """Return a request that is answered with the error of a store that could not be opened."""
     request = _Request()
     try:
         request.number = messages.number_of(messages.parse(body))

@@ -80,7 +80,7 @@ def latest_checkpoints(
 
 
 def identities(database: Database, program: str) -> list[str]:
-    """Return the identities of the attempts of this program that saved checkpoints, sorted."""
+    """Return the identities under which standalone runs of a program saved checkpoints, sorted."""
     found = database.execute(
         "SELECT DISTINCT a.identity FROM attempts a JOIN trials t ON t.id = a.trial_id "
         "JOIN experiments e ON e.id = t.experiment_id "

@@ -116,7 +116,7 @@ class WorkerStore(Protocol):
         ...
 
     def identities(self, program: str) -> list[str]:
-        """Return the identities of the attempts of this program that saved checkpoints, sorted. Reads only."""
+        """Return the identities under which standalone runs of a program saved checkpoints, sorted. Reads only."""
         ...
 
     def registered_checkpoints(self, experiment_id: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The actions that an experiment or a trial allows now, the reasons against others, and equal commands and code."""
+"""Which actions an experiment or a trial allows now, and why not; the same things as commands and Python code."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def experiment_commands(experiment: Experiment) -> dict[str, str]:
 
 
 def experiment_python(experiment: Experiment) -> dict[str, str]:
-    """Return programs that read what the page of an experiment shows."""
+    """Return Python programs that read the data of an experiment's page with the SDK, by subject."""
     get = f"from determined.experimental import client\n\nexperiment = client.get_experiment({experiment.id})"
     return {
         "experiment": get,
@@ -102,7 +102,7 @@ def trial_commands(trial: Trial) -> dict[str, str]:
 
 
 def trial_python(trial: Trial) -> dict[str, str]:
-    """Return programs that read what the page of a trial shows."""
+    """Return Python programs that read the data of a trial's page with the SDK, by subject."""
     get = f"from determined.experimental import client\n\ntrial = client.get_trial({trial.id})"
     return {
         "trial": get,
@@ -132,5 +132,5 @@ def _elsewhere(experiment: Experiment) -> str | None:
 
 
 def _has_runner(experiment: Experiment) -> bool:
-    """Return whether a process runs the experiment. The lease of one that has ended may not be released yet."""
+    """Return whether a process runs the experiment. Its lease alone does not tell: it is released after the end."""
     return experiment.state in (*EXPERIMENT_RUNNING, "PAUSED") and has_runner(experiment)

@@ -32,7 +32,7 @@ ActionName = Literal[
 
 
 def _without_nul(text: str) -> str:
-    """Refuse a text that configurations and databases cannot hold: an experiment with it could not be forked."""
+    """Refuse a text with a NUL character, which configurations and databases cannot store."""
     if "\0" in text:
         raise PydanticCustomError("nul", "holds a character that is no text")
     return text
@@ -62,7 +62,10 @@ class Options(BaseModel):
 
 
 class ActionRequest(BaseModel):
-    """An action on explicit ids: of experiments; of trials for "kill_trial"; of checkpoints for the others."""
+    """An action on ids of experiments.
+
+    "kill_trial" acts on ids of trials, "register" and "delete_checkpoint" on ids of checkpoints.
+    """
 
     model_config = ConfigDict(extra="forbid")
 

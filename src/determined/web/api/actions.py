@@ -47,7 +47,7 @@ class PreviewItem(TypedDict):
 
 
 class Preview(TypedDict):
-    """The expected effect of an action, for a question to the user."""
+    """The expected effect of an action, for the dialog that asks the user to confirm it."""
 
     text: str
     items: list[PreviewItem]
@@ -70,7 +70,7 @@ def act(request: Request, body: ActionRequest) -> ActionResults:
             try:
                 done = act_on(target, one, body.options)
             except (StoreUnavailable, StoreReadOnly):
-                raise  # it is the same for all of them
+                raise  # the other ids would fail in the same way
             except (DeterminedError, OSError) as error:
                 text = str(mask_secrets(str(error) or type(error).__name__))
                 results.append({"id": one, "ok": False, "message": text, "created": None})
@@ -81,7 +81,7 @@ def act(request: Request, body: ActionRequest) -> ActionResults:
 
 @router.post("/api/actions/preview")
 def preview(request: Request, body: ActionRequest) -> Preview:
-    """Return what a deletion would delete, with sizes, and what speaks against it."""
+    """Return what a deletion would delete, with sizes, and the reasons that prevent it."""
     from determined.experiment.deletion_plan import plan_checkpoint_deletion, plan_experiment_deletion
 
     _function(body)
@@ -106,7 +106,7 @@ def _function(body: ActionRequest) -> Callable[[Target, Any, Any], Done]:
 
 
 def _preview(plans: list[DeletionPlan]) -> Preview:
-    """Return several deletions as one question."""
+    """Return one preview of several planned deletions."""
     items: list[PreviewItem] = [{"name": part.name, "bytes": part.size} for plan in plans for part in plan.parts]
     return {
         "text": "\n".join(plan.question for plan in plans),

@@ -43,7 +43,7 @@ async def changes(request: Request, seen: str = "") -> Changes:
 
 
 def changes_since(state: ServerState, seen: str, found: Seen) -> Changes:
-    """Return what was found in the store, compared to version `seen`."""
+    """Return the answer to a poll: the state of the store, and whether its version differs from `seen`."""
     connections = state.connections
     return {
         "version": found.version,

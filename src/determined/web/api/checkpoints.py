@@ -1,4 +1,4 @@
-"""`/api/checkpoints`: the checkpoints of an experiment or a trial, and the comparison of one with its hashes."""
+"""`/api/checkpoints`: the checkpoints of an experiment or a trial, and the verification of one by its hashes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from determined.web.state import reading, version
 
 router = APIRouter(route_class=Route)
 
-# For the document: an id that is not in the store is not found, whatever it looks like.
+# The pattern is for the OpenAPI document only: every id that is not in the store is answered with 404.
 CheckpointId = Annotated[str, Path(json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$"})]
 
 
@@ -34,7 +34,7 @@ class CheckpointFile(TypedDict):
 
 
 class CheckpointRow(TypedDict):
-    """A checkpoint. `incomplete` and `pickled` name parts of its state; `used_by` says who needs it."""
+    """A checkpoint. `incomplete` names missing parts of its state, `pickled` the pickled ones; `used_by` its users."""
 
     id: str
     trial: int
@@ -97,7 +97,7 @@ def of_trial(request: Request, trial_id: Id) -> CheckpointRows:
 
 
 class VerifyRequest(BaseModel):
-    """Nothing: the comparison has no options. A body of JSON is what other sites cannot send."""
+    """An empty object: the comparison has no options, but a JSON body is required, which other sites cannot send."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -131,7 +131,7 @@ def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -
 
 
 def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[CheckpointRow]:
-    """Return checkpoints as rows, with what uses them."""
+    """Return checkpoints as rows, with their users; the best checkpoint of each experiment is marked."""
     trial_ids = sorted({row.trial_id for row in checkpoints})
     uses = store.overview.checkpoint_uses(trial_ids)
     trials = {row.id: row for row in store.overview.trials(trial_ids=trial_ids, latest=False)}

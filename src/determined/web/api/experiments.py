@@ -90,7 +90,7 @@ def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
     }
 
 
-# Kept, because writing and parsing YAML takes longer than the rest of the answer, which a page asks for every second.
+# Cached, because writing and parsing YAML takes longer than the rest of a request, which a page makes every second.
 @functools.lru_cache(maxsize=64)
 def _shown_config(config: str) -> tuple[Plain, str]:
     """Return a configuration, given as JSON, with its secrets masked: as data and as YAML."""
@@ -100,7 +100,7 @@ def _shown_config(config: str) -> tuple[Plain, str]:
 
 @functools.lru_cache(maxsize=64)
 def _masked_text(original: str) -> str:
-    """Return a configuration as it was written. Its secrets were masked when it was stored; this is a second look."""
+    """Return a configuration as the user wrote it. Its secrets were masked when it was stored, and are masked again."""
     try:
         return mask_yaml(original) if original else ""
     except InvalidConfigurationException:  # not written by this version: shown only if nothing in it is a secret
@@ -108,7 +108,7 @@ def _masked_text(original: str) -> str:
 
 
 def _searched(space: Any) -> Iterator[Searched]:
-    """Yield the hyperparameters of a search space, by name. What cannot be read is left out."""
+    """Yield the hyperparameters of a search space with their ranges; none if the space cannot be read."""
     if not isinstance(space, dict):
         return
     try:

@@ -24,7 +24,7 @@ router = APIRouter(route_class=Route)
 _LONGEST_LINE = 20_000  # characters that are sent; a browser takes seconds for a line of a megabyte
 _LONGEST_SEARCHED = 4000  # characters that a regular expression is applied to
 _SECONDS_TO_SEARCH = 2.0
-_LEAST_SECONDS = 0.5  # for a page, also at the end of the search: a process has to start
+_LEAST_SECONDS = 0.5  # for each page, even at the end of the search: a process has to start
 _PAGE = 2000
 
 
@@ -48,7 +48,10 @@ class LogLine(TypedDict):
 
 
 class LogLines(TypedDict):
-    """Log lines in order, and whether there are matching ones before and after them."""
+    """Log lines in order, and whether there are matching ones before and after them.
+
+    `older` is also true if the search for a regular expression has run out of time.
+    """
 
     lines: list[LogLine]
     older: bool
@@ -102,7 +105,7 @@ def logs(
 
 
 class _Search:
-    """Reads pages of log lines, with a filter that the database does not know."""
+    """Reads pages of log lines, and filters them by a regular expression, which the database cannot do."""
 
     def __init__(self, store: Store, only: LogFilter, pattern: str | None) -> None:
         self._store = store
@@ -112,7 +115,7 @@ class _Search:
         self.gave_up = False
 
     def page(self, which: LogRange, limit: int) -> list[tuple[int, Log]]:
-        """Return at most `limit` matching lines."""
+        """Return at most `limit` matching lines; set `gave_up` if the time was over before all were searched."""
         if self._pattern is None:
             return self._store.overview.log_page(which, self._only, limit)
         found: list[tuple[int, Log]] = []
@@ -149,7 +152,7 @@ class _Search:
 
 
 def _check_pattern(text: str) -> None:
-    """Refuse a text that is no regular expression."""
+    """Raise HTTPException if a text is not a regular expression."""
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:

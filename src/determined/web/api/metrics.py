@@ -13,7 +13,7 @@ from determined.web.tables.stored_json import reported_metrics
 
 router = APIRouter(route_class=Route)
 
-_MOST_TRIALS = 50  # without statistics, of which reports are looked at
+_MOST_TRIALS = 50  # trials without statistics whose reports are read
 
 
 class MetricKey(TypedDict):
@@ -28,8 +28,8 @@ class MetricKey(TypedDict):
 class MetricKeys(TypedDict):
     """The metrics of a trial, of an experiment, or of the store, by group and name.
 
-    Of a trial whose statistics are not computed yet, the first and the newest report are looked at, and only of the
-    newest of such trials: `unread_trials` are left out. So are damaged reports.
+    The metrics of trials whose statistics are not computed yet are read from their first and newest reports, but only
+    for the newest of these trials: `unread_trials` is the number of the others. Damaged reports are skipped.
     """
 
     version: str

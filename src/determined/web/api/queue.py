@@ -1,4 +1,4 @@
-"""`/api/queue`: what `det queue` shows."""
+"""`/api/queue`: the experiments in the queue, as `det queue` shows them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class QueueRow(TypedDict):
 
 
 class QueueRows(TypedDict):
-    """The user's experiments in the queue of this machine, in scheduling order, and remarks about it."""
+    """The user's experiments in the queue of this machine, in scheduling order, and notes about the queue.
+
+    `served` says whether a daemon runs the queue.
+    """
 
     version: str
     rows: list[QueueRow]

@@ -1,4 +1,4 @@
-"""`/api/models`: what `det model` shows."""
+"""`/api/models`: the registered models and their versions, as `det model` shows them."""
 
 from __future__ import annotations
 

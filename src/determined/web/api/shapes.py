@@ -3,9 +3,9 @@
 Answers are typed dictionaries: mypy checks what a route returns, the OpenAPI document is derived from the same types
 (`tools/page_types.py` writes those of the page from it), and nothing is validated again when 10,000 rows are sent.
 
-Conventions: times are seconds since the epoch; what is missing is null; a number that JSON does not have is the text
-"NaN", "Infinity" or "-Infinity", and an integer beyond 2**53, which a browser would round, its digits; the key of a
-metric is `group/name`, separated by the first slash.
+Conventions: times are seconds since the epoch; missing values are null; numbers that JSON does not have are the texts
+"NaN", "Infinity" and "-Infinity"; an integer beyond 2**53, which a browser would round, is the text of its digits; the
+key of a metric is `group/name`, separated by the first slash.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Problem(TypedDict):
 
 
 class Summary(TypedDict):
-    """Statistics of one metric of a trial, of the numbers among its `count` values: `no_numbers` of them are none.
+    """Statistics of one metric of a trial, which has `count` values, of which `no_numbers` are not numbers.
 
-    Without any number there are a count and the last value only.
+    If no value is a number, only `count`, `no_numbers` and `last` are given.
     """
 
     count: int

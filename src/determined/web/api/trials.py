@@ -38,7 +38,7 @@ class TrialRows(TypedDict):
 
 
 class Attempt(TypedDict):
-    """One execution of a trial's processes. `checkpoint` is the one that it started from."""
+    """An attempt of a trial. `checkpoint` is the one that it started from, null if it started from scratch."""
 
     number: int
     started: float
@@ -70,7 +70,7 @@ class OutputFile(TypedDict):
 
 
 class TrialDetail(TypedDict):
-    """Everything about one trial but its curves, checkpoints and log. `searched` names what the search has chosen."""
+    """Everything about one trial but its curves, checkpoints and log. `searched` names what its search varies."""
 
     version: str
     row: TrialRow
@@ -173,7 +173,7 @@ def _attempts(store: Store, trial: StoredTrial) -> list[Attempt]:
 
 
 def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[StoredCheckpoint]) -> str | None:
-    """Return the checkpoint that an attempt started from."""
+    """Return the id of the checkpoint that an attempt started from, found by its step; None if there is none."""
     if attempt.start_step == 0 and attempt.number == 1:
         return trial.source_checkpoint_id
     found = [one for one in checkpoints if one.steps_completed == attempt.start_step and one.attempt < attempt.number]
@@ -181,7 +181,7 @@ def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[St
 
 
 def _why_ended(attempt: StoredAttempt, trial: StoredTrial, *, is_last: bool) -> str | None:
-    """Return why an attempt ended; for the last one in the words of the trial. None if it trains, or was successful."""
+    """Return why an attempt ended, preferably the reason of its trial; None if it is running or was successful."""
     if is_last and trial.reason:
         return trial.reason
     if attempt.reason:
@@ -196,7 +196,7 @@ _ENDS = {
     "canceled": "It was canceled.",
     "failed": "It failed; no error was recorded.",
 }
-"""Why attempts ended of which only the state is known."""
+"""The reasons of attempts that have no recorded reason, by state."""
 
 
 def _entrypoint(experiment: Experiment) -> str | None:
@@ -210,7 +210,7 @@ def _metrics(summaries: dict[str, Summary]) -> list[TrialMetric]:
     rows: list[TrialMetric] = []
     for key, summary in sorted(summaries.items()):
         group, name = metric_keys.split(key)
-        # A metric without any value is damaged, which its chart says.
+        # A metric without values has damaged reports; its chart says so.
         numeric = summary["count"] == 0 or summary["no_numbers"] < summary["count"]
         rows.append({"key": key, "group": group, "name": name, "numeric": numeric, "summary": summary})
     return rows

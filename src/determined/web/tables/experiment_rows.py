@@ -84,7 +84,7 @@ def _experiment_row(
     request: RequestRow | None,
     request_to_run: RequestRow | None,
 ) -> ExperimentRow:
-    """Return the row of an experiment. Those of standalone runs follow from their trials."""
+    """Return the row of an experiment; state, progress, end and reason of a standalone run follow from its trials."""
     states = [trial_state(trial) for trial in trials]
     state, progress, ended, reason = row.state, row.progress, row.ended, row.reason
     if row.is_standalone:

@@ -15,8 +15,8 @@ _REQUESTED: tuple[Pending, ...] = ("pause", "activate", "cancel", "kill")
 def pending_request(row: ExperimentRow, request: RequestRow) -> Pending | None:
     """Return the newest request to an experiment if its runner has not carried it out yet.
 
-    A runner notes a pause when it begins to carry it out; it is done when the state says so. A pause that an earlier
-    runner has carried out is older than the present one's lease.
+    A runner records a pause as handled when it begins to carry it out, but it is pending until the state changes. A
+    pause that is older than the lease of the current runner was carried out by an earlier runner.
     """
     kind = request_kind(request.kind)
     if row.state in EXPERIMENT_ENDED or row.runner is None:
@@ -30,7 +30,7 @@ def pending_request(row: ExperimentRow, request: RequestRow) -> Pending | None:
 def pending_trials(
     requests: Iterable[RequestRow], experiments: Mapping[int, ExperimentRow], trials: Iterable[TrialRow]
 ) -> dict[int, Pending]:
-    """Return the requests to trials that are not carried out yet: their own, and those to their experiments."""
+    """Return the pending request of each trial, by trial id: its own, else that of its experiment."""
     own: dict[int, Pending] = {}
     of_experiments: dict[int, Pending] = {}
     for request in requests:
@@ -51,5 +51,5 @@ def pending_trials(
 
 
 def request_kind(kind: str) -> Pending:
-    """Return the page's name of a stored request; one that has none counts as a kill."""
+    """Return a stored request under the name that the page uses; a request without such a name counts as a kill."""
     return next(found for found in _REQUESTED if found == kind or (found == "kill" and kind not in _REQUESTED))

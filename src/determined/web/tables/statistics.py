@@ -78,7 +78,7 @@ class Statistics:
     def of_trial(self, store: Store, trial_id: int) -> dict[str, Summary]:
         """Return the statistics of all metrics of a trial, computed now if necessary.
 
-        If reports are damaged, the metrics that can still be found have empty statistics; their charts say what is wrong.
+        If reports are damaged, the metrics that can still be found have empty statistics; their charts name the reason.
         """
         reader = CurveReader(store, self._cache)
         found = reader.summaries([trial_id])

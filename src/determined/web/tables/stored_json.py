@@ -12,8 +12,8 @@ from determined.curves import exact_json, metric_keys
 from determined.store.store import Store
 from determined.web.answers import representable
 
-# More than configurations and programs may pass. Only a store that another program has written contains more, and the
-# functions that follow call themselves for every level.
+# Configurations and programs cannot nest deeper. Only a store that another program has written has deeper data, on
+# which recursive functions would fail.
 _DEEPEST = 100
 TOO_DEEP = f"(nested deeper than {_DEEPEST} levels)"
 
@@ -29,7 +29,7 @@ def loads(text: str) -> Any:
 
 
 def reported_metrics(store: Store, trial_id: int) -> dict[str, bool]:
-    """Return the metrics in the first and newest reports of a trial, and whether these have a number for them."""
+    """Return the metrics in the first and newest reports of a trial, and whether a value there is a number or null."""
     found: dict[str, bool] = {}
     for group, body in store.overview.example_reports(trial_id):
         for name, value in exact_json.metrics_of(body).items():
@@ -39,7 +39,7 @@ def reported_metrics(store: Store, trial_id: int) -> dict[str, bool]:
 
 
 def shallow(data: Any) -> Any:
-    """Return a copy of plain data in which what is nested too deeply is a text that says so."""
+    """Return a copy of plain data in which parts that are nested too deeply are replaced by a text."""
     top = [data]
     level: list[Any] = [top]
     for depth in range(_DEEPEST + 1):
@@ -54,5 +54,5 @@ def shallow(data: Any) -> Any:
 
 
 def _cut(data: Any, text: str) -> Any:
-    """Return decoded data, cut only if its text has enough brackets to be nested too deeply, which is quick to tell."""
+    """Return decoded data without parts that are nested too deeply; the number of brackets tells whether to look."""
     return shallow(data) if text.count("{") + text.count("[") > _DEEPEST else data

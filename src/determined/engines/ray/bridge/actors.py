@@ -18,11 +18,11 @@ from determined.engines.ray.connecting import first_line
 from determined.engines.ray.node.actor import Node
 
 _SECONDS_BETWEEN_TRIES = 0.5
-# In which the runner usually answers events: milliseconds. Further events of the node wait as long, so it is short.
+# How long to wait for the runner's answers to events, which take milliseconds. Further events wait as long.
 _SECONDS_FOR_ANSWERS = 0.01
-# In which an actor must answer for the first time: its process starts and imports modules, on a busy node.
+# The limit for the first answer of an actor: its process has to start and import modules, maybe on a busy node.
 _SECONDS_TO_START = 60.0
-# Ray would kill the children of an actor that ends: its warm process, before that has killed what its jobs left behind.
+# Otherwise Ray kills the warm process when the actor ends, before it has killed what its jobs left behind.
 _VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
@@ -35,14 +35,14 @@ class _Actor:
         self.answered = time.monotonic()
         self.has_answered = False
         self.has_commands = asyncio.Event()
-        # Cleared while new commands should travel with the next call for events, and not in a call of their own.
+        # Cleared while new commands should be sent with the next call for events, and not in a separate call.
         self.may_tell = asyncio.Event()
         self.may_tell.set()
         self._commands: list[tuple[int, list[Any]]] = []
         self._last_number = 0
 
     def add(self, command: list[Any]) -> None:
-        """Number a command and queue it; those that are queued while no call is made travel together."""
+        """Number a command and queue it; commands that are queued until the next call are sent together."""
         self._last_number += 1
         self._commands.append((self._last_number, command))
         self.has_commands.set()
@@ -54,9 +54,9 @@ class _Actor:
         return commands
 
     async def take_answers(self) -> list[tuple[int, list[Any]]]:
-        """Return the commands by which the runner answers the events that were just passed on.
+        """Wait shortly for the runner's answers to the events that were just passed on; return them as commands.
 
-        They share the next call for events: without the short wait each answer would need a call of its own.
+        They are sent with the next call for events: without the wait each answer would need a separate call.
         """
         self.may_tell.clear()
         try:
@@ -109,15 +109,15 @@ class NodeActors:
         return actor.number
 
     def start(self, node: str, number: int, job: dict[str, Any], part: dict[str, Any]) -> None:
-        """Start a part of a job on a node, unless its actor is not the one that the runner knows.
+        """Start a part of a job on a node, unless the actor with this number was lost.
 
-        The runner was told that the actor with this number is lost, and counts the job as lost when it has read that.
+        The runner was told so, and counts the job as lost when it has read the message.
         """
         if node in self._actors and self._actors[node].number == number:
             self._actors[node].add(["start", job, part])
 
     def tell(self, node: str, command: list[Any]) -> None:
-        """Send a command to a node, unless it was lost."""
+        """Queue a command for a node, unless it was lost."""
         if node in self._actors:
             self._actors[node].add(command)
 
@@ -179,7 +179,7 @@ class NodeActors:
                 commands = await actor.take_answers()
 
     async def _send_commands(self, node: str, actor: _Actor) -> None:
-        """Send commands that arrive while the node is waited for, in batches, each until it has arrived."""
+        """Send commands to a node in batches while a call for events waits; repeat each batch until it has arrived."""
         while self._actors.get(node) is actor:
             await actor.has_commands.wait()
             await actor.may_tell.wait()

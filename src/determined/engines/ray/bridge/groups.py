@@ -1,7 +1,7 @@
 """`PlacementGroups`: requests placement groups from Ray, reports when they are granted, and returns them.
 
-All calls to Ray's head are made in one thread: they block while the head does not answer, and the bridge must pass on
-events of nodes meanwhile, because trials save.
+All calls to Ray's head are made in one thread: they block while the head does not answer, and meanwhile the bridge must
+pass on events of nodes, so that trials can save.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PlacementGroups:
         self._head = ThreadPoolExecutor(1, thread_name_prefix="head")
 
     def request(self, number: int, exclude: list[str]) -> None:
-        """Request a group on any nodes but those."""
+        """Request a group on any nodes except those in `exclude`."""
         self._groups[number] = _Requested(exclude)
         self._changed.set()
 
@@ -96,7 +96,7 @@ class PlacementGroups:
             waiting = any(not group.granted for group in self._groups.values())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), wait if waiting else None)
-            # New requests are looked at soon, old ones more and more seldom.
+            # New requests are polled often, old ones more and more rarely.
             wait = _FIRST_WAIT if self._changed.is_set() else min(2 * wait, _LONGEST_WAIT)
             self._changed.clear()
             await self._return_all()
@@ -106,7 +106,7 @@ class PlacementGroups:
             await self._look()
 
     async def close(self, seconds: float) -> None:
-        """Return all groups; Ray does the same when this process ends, so that it is not waited for any longer."""
+        """Return all groups, for up to this time; Ray returns the rest when this process ends."""
         for number in list(self._groups):
             self.give_back(number)
         with contextlib.suppress(TimeoutError):
@@ -140,7 +140,7 @@ class PlacementGroups:
                     await self.ask(partial(remove_placement_group, group.handle))
 
     async def _look(self) -> None:
-        """Report groups that Ray has granted since the last look. One call for all of them."""
+        """Find out with one call which groups Ray has granted, and begin to use them."""
         waiting = {number: group for number, group in self._groups.items() if not group.granted}
         if not waiting:
             return
@@ -181,6 +181,6 @@ async def _gpus(lease: Any) -> list[str] | _Problem:
 
 
 def _lease(group: Any, index: int) -> Any:
-    """Return an actor that holds the GPU of one bundle of a group."""
+    """Create an actor that holds the GPU of one bundle of a group, and return it."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
     return ray.remote(Lease).options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()

@@ -119,7 +119,7 @@ class _Bridge:
                     self._actors.tell(node, command)
 
     async def _start_at_a_port(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        """Start a job whose ranks meet at a free port of its first node, then pass on what was said to it meanwhile."""
+        """Start a job whose ranks meet at a free port of its first node, then pass on commands that came meanwhile."""
         self._start(job, parts, await self._actors.free_port(parts[0]["node"]))
         for message in self._delayed.pop(job["key"]):
             self._tell(message)
@@ -139,7 +139,7 @@ class _Bridge:
             self._actors.tell(node, command)
 
     async def _use_group(self, number: int, shares: tuple[Share, ...]) -> None:
-        """Start the actors of the nodes of a granted group, and report it."""
+        """Start the actors on the nodes of a granted group, and report the group to the runner."""
         if any(share.node not in self._nodes for share in shares):
             # A node that has just joined: its slots and its address are needed.
             self._describe_cluster(*await asyncio.to_thread(_look))
@@ -161,7 +161,7 @@ class _Bridge:
                 self._runner.send({"lost": node, "reason": reason})
 
     async def _look_first(self) -> None:
-        """Report the nodes of the cluster. If a trial does not fit, wait a little for the report of an autoscaler."""
+        """Report the nodes of the cluster; if a trial does not fit, wait some seconds for an autoscaler first."""
         deadline = time.monotonic() + _SECONDS_FOR_AUTOSCALER
         while True:
             nodes, growing = _look()

@@ -34,13 +34,13 @@ _OF_RAY = ("PYTHONBREAKPOINT", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "CUDA_VISI
 _LONGEST_POLL = 5.0  # seconds
 # Beyond this many unread events no output is read any more, so that jobs block on their pipes (back-pressure).
 _MOST_EVENTS = 20_000
-# The events that one call returns. It must be answered in time, and every process on the way holds them in memory.
+# Limits of one call, which must be answered in time and whose events every process on the way holds in memory.
 _MOST_AT_ONCE = 2000
 _MOST_CHARACTERS = 4 * 2**20
 
 
 class Node:
-    """The jobs of an experiment on one node. `settings` are plain data, see `bridge.py`."""
+    """The jobs of an experiment on one node. `settings` are plain data, see `NodeActors.open`."""
 
     def __init__(self, settings: dict[str, Any], code: bytes) -> None:
         self._settings, self._code = settings, code
@@ -51,7 +51,7 @@ class Node:
         self._next_event = 1
         self._polled = time.monotonic()
         self._is_ending = False
-        # Written to when a command arrives, so that the thread does not wait for the engine any longer.
+        # A pipe that is written to when a command arrives, so that the thread stops waiting for events of the engine.
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._woken, False)
@@ -59,14 +59,14 @@ class Node:
         self._thread.start()
 
     def tell(self, commands: list[tuple[int, list[Any]]]) -> None:
-        """Execute commands, and note that the bridge is alive although it may not fetch events now."""
+        """Queue commands for execution, and record that the bridge is alive although it may not fetch events now."""
         with self._lock:
             self._polled = time.monotonic()
             self._commands.add(commands)
         self._interrupt()
 
     def exchange(self, commands: list[tuple[int, list[Any]]], seen: int) -> list[tuple[int, list[Any]]]:
-        """Execute commands, and return the next events after the number `seen`; wait a few seconds for the first."""
+        """Queue commands, and return the next events after the number `seen`; wait a few seconds for the first."""
         if commands:
             self.tell(commands)
         with self._lock:
@@ -119,7 +119,7 @@ class Node:
             os._exit(1)
 
     def _serve_from(self, root: Path) -> None:
-        """Prepare the node and serve until the bridge says that it is enough, or nothing any more."""
+        """Prepare the node and serve until the bridge ends the actor, or has been silent longer than the limit."""
         with contextlib.ExitStack() as opened:
             try:
                 served = self._prepare(root, opened)
@@ -128,7 +128,7 @@ class Node:
                 kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
                 self._append([["refused", f"{kind}{error}"]])
                 while not self._is_over():
-                    # Until the bridge has read it.
+                    # The actor stays until the bridge has read the refusal.
                     with self._lock:
                         self._lock.wait(1.0)
                 return

@@ -37,7 +37,7 @@ class NodeJobs:
         }
 
     def execute(self, command: list[Any]) -> list[list[Any]]:
-        """Execute a command; return the event of a job that could not be started."""
+        """Execute a command; return its events: output of the setup, or the exit of a job that could not be started."""
         kind, *arguments = command
         if kind == "start":
             return self._start(decode_job(*arguments))
@@ -45,7 +45,7 @@ class NodeJobs:
         return []
 
     def collect(self, seconds: float) -> list[list[Any]]:
-        """Return what happened, waiting up to `seconds` for the first event."""
+        """Return new events of jobs, files and store calls, waiting up to `seconds` for the first of a job."""
         found = self._engine.events(seconds)
         # Before the end of a job, so that its files are complete when the runner records the end.
         events = self._files.new_parts(all_of_them=True) if any(isinstance(one, Exited) for one in found) else []
@@ -60,7 +60,7 @@ class NodeJobs:
         return events
 
     def _start(self, job: Job) -> list[list[Any]]:
-        """Start a job; if that fails, return its exit as lost without a signal, which is not the fault of its trial."""
+        """Start a job and return lines for its log; if that fails, also its exit as lost, which is not a restart."""
         try:
             placed = self._setup.place(self._with_network(job))
             # Before the processes start, so that these lines come first in the log.

@@ -1,4 +1,4 @@
-"""Say that an experiment waits because its trials fit on no node any more, after nodes have left its cluster."""
+"""`MissingNodes`: reports that an experiment waits for nodes, because too few are left for any of its trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("determined.experiment")
 
 
 class MissingNodes:
-    """Warns when the first nodes are missing, and records the reason as long as the experiment waits.
+    """Warns once when too few nodes are left for a trial, and records the reason while the experiment waits.
 
     The experiment is not paused: a machine that is started again joins after a while, and its slots are used then.
     """
@@ -38,7 +38,7 @@ class MissingNodes:
         run.commit(experiment=ExperimentChange(reason=reason))
 
     def _is_waiting(self) -> bool:
-        """Return whether a trial could start if there were slots; not after the loss of the cluster, which pauses."""
+        """Return whether a trial could start if there were slots; False if the experiment stops or lost its cluster."""
         run = self._run
         if run.stop_request is not None or run.engine.granter_exited:
             return False

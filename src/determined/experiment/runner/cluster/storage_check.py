@@ -1,4 +1,7 @@
-"""Whether this machine sees the checkpoint storage of a runner. As a program: in the environment of a trial."""
+"""Check that this machine sees the checkpoint storage of a runner.
+
+It is also a program, which a node runs with the interpreter and the environment of a trial.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def storage_problem(block: Mapping[str, Any], mark: str) -> str | None:
 
 
 def main() -> None:
-    """Read the storage block and the mark from stdin, and write the problem as JSON."""
+    """Read the storage block and the mark of the runner from stdin, and write the problem or null as JSON."""
     block, mark = json.load(sys.stdin)
     json.dump(storage_problem(block, mark), sys.stdout)
 

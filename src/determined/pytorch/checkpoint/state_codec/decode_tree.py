@@ -104,7 +104,7 @@ class TreeDecoder:
         return value
 
     def _fill_dict(self, value: Any, tree: Any, template: Any) -> Any:
-        """Add the decoded items of `tree`, and the versions of layers that a model's state dict has."""
+        """Add the decoded items of `tree` to `value`, and `_metadata` (versions of layers) of a model's state dict."""
         for key, one in tree.items():
             decoded = self._decode_below(("item", key), one, template)
             if decoded is not SKIPPED:
