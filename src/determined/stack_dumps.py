@@ -55,5 +55,5 @@ def _write(text: str) -> None:
     try:
         os.write(_descriptor, text.encode(errors="backslashreplace"))
     except OSError:
-        # The file was closed, or nobody reads it any more: a request for stacks must not end the program.
+        # The file was closed, or the reader of the pipe has exited: a request for stacks must not end the program.
         return

@@ -99,14 +99,20 @@ class ReportReader:
             yield from self._page(group, where, values, times=times)
 
     def _count_if_many(self, conditions: str, values: Sequence[object], few: int) -> int:
-        """Return the number of reports for which the conditions hold, or 0 if their steps span at most `few`."""
+        """Return the number of reports for which the conditions hold, or 0 if their steps and ranks are few."""
         # The index gives its ends at once. To count 10,000 entries takes a quarter of the time of reading the reports.
         ends = [
             self._database.execute(f"SELECT {end}(step) FROM metrics WHERE {conditions}", values)
             for end in ("min", "max")
         ]
         ((first,),), ((last,),) = ends
-        if first is None or last - first < few:
+        if first is None:
+            return 0
+        # Ranks usually report at the same steps, so those at the ends tell how many there are.
+        ((highest_rank,),) = self._database.execute(
+            f"SELECT max(rank) FROM metrics WHERE {conditions} AND step IN (?, ?)", [*values, first, last]
+        )
+        if (last - first + 1) * (highest_rank + 1) <= few:
             return 0
         ((count,),) = self._database.execute(f"SELECT count(*) FROM metrics WHERE {conditions}", values)
         return int(count)
