@@ -249,18 +249,51 @@ def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
     site.get("/api/logs", 422)
 
 
-@pytest.mark.parametrize(("path", "query"), [("/api/curves", "&key=training/loss"), ("/api/compare", "")])
+def test_the_log_of_an_experiment_is_limited_to_some_trials(site: Site, store: Store) -> None:
+    lease = held_experiment(store)
+    trials = store.experiments.commit(lease, Change(new_trials=tuple(new_trial(number) for number in range(4))))
+    for line in range(3):
+        store.write(
+            [LogRow(trial, 1, 0, line, "stdout", f"{trial} {'abc'[line]}", 100.0 + line, None) for trial in trials]
+        )
+    first, second, _, fourth = trials
+    base = f"/api/logs?experiment={lease.experiment_id}"
+
+    def shown(query: str) -> list[str]:
+        return [line["text"] for line in site.get(base + query)["lines"]]
+
+    assert shown(f"&trials={first}-{second},{fourth}&text=b") == [f"{trial} b" for trial in (first, second, fourth)]
+    newest = site.get(f"{base}&trials={second}&limit=2")
+    assert [line["text"] for line in newest["lines"]] == [f"{second} b", f"{second} c"]
+    assert (newest["older"], newest["newer"]) == (True, False)
+    assert shown(f"&trials={second}&before={newest['lines'][0]['id']}") == [f"{second} a"]
+    assert shown(f"&trials={fourth}&around_time=101&limit=2") == [f"{fourth} a", f"{fourth} b"]
+    assert shown(f"&trials={fourth + 1}") == []
+    other = begin(store)
+    store.write([LogRow(other.trial_id, 1, 0, 0, "stdout", "of another experiment", 1.0, None)])
+    assert shown(f"&trials={other.trial_id}") == []
+    for odd in ("", "x", "1-", "-1", "3-1", "1--2", "1,2-", "9" * 30):
+        assert "expected ids" in site.get(f"{base}&trials={odd}", 422)["error"], odd
+    assert "at most" in site.get(f"{base}&trials=1-9000000000000", 422)["error"]
+    assert "experiment" in site.get(f"/api/logs?trial={first}&trials={first}", 422)["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"), [("/api/curves", "&key=training/loss"), ("/api/compare", ""), ("/api/logs", "&experiment=1")]
+)
 def test_as_many_ids_are_answered_as_the_document_says(site: Site, store: Store, path: str, query: str) -> None:
     filled(store)
     (pattern,) = [
         one["schema"]["pattern"] for one in document()["paths"][path]["get"]["parameters"] if one["name"] == "trials"
     ]
-    most = next(count for count in range(1, 10_000) if not re.match(pattern, ",".join(["1"] * (count + 1))))
+    limit = re.search(r"\{0,([0-9]+)\}\$$", pattern)
+    assert limit is not None
+    most = int(limit[1]) + 1
     for count, refused in ((most, False), (most + 1, True)):
         ids = ",".join(str(number) for number in range(10_000, 10_000 + count))
         answer = site.ask("GET", f"{path}?trials={ids}{query}", site.bearer)
         assert ("at most" in answer.text) == refused
-        assert answer.status_code == (422 if refused else 200 if path == "/api/curves" else 404)
+        assert answer.status_code == (422 if refused else 404 if path == "/api/compare" else 200)
 
 
 def test_unknown_ids_are_named(site: Site, store: Store) -> None:

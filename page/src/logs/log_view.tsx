@@ -15,6 +15,8 @@ const NOTHING: Loaded = { lines: [], older: false, newer: false };
 interface Place {
   trial?: number;
   experiment?: number;
+  /** Ranges of ids ("1-40,44"): limits the log of an experiment to these trials. */
+  trials?: string | null;
 }
 
 export function LogView({ place, name }: { place: Place; name?: (trial: number) => string }) {

@@ -5,13 +5,15 @@ import { setParams, splitNumbers, useAddress } from "../address.ts";
 import { CurvesChart } from "../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
 import { Swatch } from "../charts/palette.tsx";
+import { SideBySide } from "../diff/side_by_side.tsx";
 import { firstLine, formatDuration, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { duration } from "../table/columns.tsx";
-import type { Comparison, MetricKeys, TrialRow } from "../types.ts";
+import type { CodeDifference, Comparison, MetricKeys, TrialRow } from "../types.ts";
 import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
 import { compareCommand, comparePython } from "./copies.ts";
+import { FileStatus } from "./experiment/code.tsx";
 import { chosenMetric } from "./experiment/curves.tsx";
 
 const MOST_COLUMNS = 30;
@@ -74,17 +76,36 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
       ]} />
       <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
       <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
-      <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} tools={<CodeLinks trials={shown} />} />
+      <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} />
+      <CodeBeside data={data} />
     </>
   );
 }
 
-/** Where the differences of the code are shown line by line. */
-function CodeLinks({ trials }: { trials: readonly TrialRow[] }) {
-  const experiments = [...new Set(trials.map((row) => row.experiment))];
-  const first = experiments[0];
-  if (experiments.length < 2 || first === undefined) return null;
-  return <>{experiments.slice(1, 6).map((other) => <Link key={other} class="button" to={`/experiments/${other}?tab=code&other=${first}`}>Difference {first} → {other}</Link>)}</>;
+/** The files that differ between two of the experiments, line by line. */
+function CodeBeside({ data }: { data: Comparison }) {
+  const { params } = useAddress();
+  const variants = new Map(data.trials.map((row, at) => [row.experiment, data.code.map((file) => file.variants[at] ?? "").join(",")]));
+  const experiments = [...variants.keys()];
+  const chosen = (name: string): number | undefined => experiments.find((one) => one === Number(params.get(name)));
+  const left = chosen("left") ?? experiments[0];
+  const right = chosen("right") ?? experiments.find((one) => variants.get(one) !== variants.get(left ?? 0)) ?? experiments[1];
+  const differ = new Set(variants.values()).size > 1;
+  const answer = useAnswer<CodeDifference>(differ && left !== undefined && right !== undefined ? `/api/experiments/${right}/code/diff?other=${left}` : null, false);
+  if (!differ) return null; // The table of files says that the code is the same, or that there is none.
+  const select = (name: string, value: number | undefined) => (
+    <label class="field">{name}<select value={value} onChange={(event) => setParams({ [name]: event.currentTarget.value })}>{experiments.map((one) => <option key={one} value={one}>experiment {one}</option>)}</select></label>
+  );
+  return (
+    <Panel title="Code side by side" tools={<>{select("left", left)}{select("right", right)}</>}>
+      <Shown answer={answer} what="the difference">{({ files, note }) => files.length === 0
+        ? <p class="quiet">{note ?? "The code is the same."}</p>
+        : <div class="stack">{note && <Notice>{note}</Notice>}{files.map((file) => (
+            <div key={file.path}><h3><span class="name">{file.path}</span> <FileStatus status={file.status} /></h3><SideBySide diff={file.diff} path={file.path} left={`experiment ${left}`} right={`experiment ${right}`} /></div>
+          ))}</div>}
+      </Shown>
+    </Panel>
+  );
 }
 
 function Side({ title, trials, rows, same, tools }: {

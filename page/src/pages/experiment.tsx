@@ -1,7 +1,7 @@
 // One experiment: its head, its tabs.
 import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
-import { go, setParams, useAddress } from "../address.ts";
+import { go, joinNumbers, setParams, useAddress } from "../address.ts";
 import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
 import { firstLine, formatBytes, formatCount, formatDuration, formatNumber, formatTime, plural, toNumber } from "../format.ts";
 import { LogView } from "../logs/log_view.tsx";
@@ -9,7 +9,7 @@ import { useAnswer } from "../live.ts";
 import { experimentState } from "../states.ts";
 import { duration } from "../table/columns.tsx";
 import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
-import { Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { Empty, Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
 import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
@@ -57,7 +57,7 @@ function Experiment({ detail }: { detail: ExperimentDetail }) {
     <>
       <Head detail={detail} />
       <Tabs label="Parts of the experiment" tabs={TABS.filter(([name]) => name !== "search" || !row.standalone)} current={tab} address={address} />
-      {tab === "log" ? <LogView key={row.id} place={{ experiment: row.id }} name={(trial) => `trial ${trial}`} />
+      {tab === "log" && !kept ? <ExperimentLog id={row.id} />
         : tab === "config" ? <ConfigTab detail={detail} />
         : tab === "code" ? <CodeTab id={row.id} />
         : tab === "notes" ? <NotesTab detail={detail} />
@@ -82,7 +82,14 @@ function TrialTabs({ tab, detail, data }: { tab: string; detail: ExperimentDetai
   if (tab === "hparams") return <HparamsTab shared={shared} />;
   if (tab === "search") return <><Brushed shared={shared} /><SearchView id={detail.row.id} rows={rows} only={only} /></>;
   if (tab === "checkpoints") return <><Brushed shared={shared} /><CheckpointsTab path={`/api/experiments/${detail.row.id}/checkpoints`} only={only} /></>;
+  if (tab === "log") return <><Brushed shared={shared} /><ExperimentLog id={detail.row.id} only={only} /></>;
   return <CurvesTab shared={shared} />;
+}
+
+/** The merged log of the trials, or of those that brushes leave. */
+function ExperimentLog({ id, only = null }: { id: number; only?: Set<number> | null }) {
+  if (only?.size === 0) return <Empty title="No trial is inside the brushes" />;
+  return <LogView key={id} place={{ experiment: id, trials: only && joinNumbers(only) }} name={(trial) => `trial ${trial}`} />;
 }
 
 /** A notice that brushes hide trials, for tabs that do not show the axes of the brushes. */

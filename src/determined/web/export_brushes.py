@@ -23,17 +23,22 @@ _MOST_HPARAMS = 10
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
-def rows_left(rows: Sequence[Row], brushes: str, searched: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the trials inside all brushes, such as `lr:0.2~0.5;opt:0~0.1`: parts of the axes of a search space."""
+def brushed(rows: Sequence[Row], brushes: str, searched: Sequence[Mapping[str, Any]]) -> set[int] | None:
+    """Return the ids of the trials inside all brushes, such as `lr:0.2~0.5;opt:0~0.1`; None if there is no brush.
+
+    Brushes are parts of the axes of a search space. Those on an axis that does not exist are ignored.
+    """
     ranges = _ranges(brushes)
     if not ranges:
-        return list(rows)
+        return None
     space = {one["name"]: one for one in searched}
     names = _varying(rows)[:_MOST_HPARAMS]
     axes = [(name, _hparam_axis(name, rows, space.get(name))) for name in names if name in ranges]
     if _METRIC in ranges:
         axes.append((_METRIC, _number_axis(rows, lambda row: _numeric(row["best"]))))
-    return [row for row in rows if all(_is_inside(axis(row), ranges[name]) for name, axis in axes)]
+    if not axes:
+        return None
+    return {row["id"] for row in rows if all(_is_inside(axis(row), ranges[name]) for name, axis in axes)}
 
 
 def _is_inside(place: float | None, limits: tuple[float, float]) -> bool:

@@ -8,12 +8,12 @@ not in the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
 from determined.curves import metric_keys
-from determined.web.export_brushes import rows_left
+from determined.web.export_brushes import brushed
 
 Ask = Callable[[str], Any]
 
@@ -64,9 +64,11 @@ def _experiment(number: str, params: dict[str, str], ask: Ask) -> None:
         ask(f"/api/experiments/{number}/{rest}")
     _code(number, params, ask)
     ask(f"/api/failures?experiment={number}")
-    _log({"experiment": number}, params, ask)
+    only = brushed(trials["rows"], params.get("brush", ""), detail["searched"])
+    if only is None or only:  # the page makes no request for the log of no trial
+        _log({"experiment": number, **({} if only is None else {"trials": _joined(only)})}, params, ask)
     key = _metric(params.get("metric"), metrics["keys"], detail["row"]["metric"])
-    rows = sorted(rows_left(trials["rows"], params.get("brush", ""), detail["searched"]), key=_rank)
+    rows = sorted((row for row in trials["rows"] if only is None or row["id"] in only), key=_rank)
     selected = set(_numbers(params.get("sel", "")))
     shown = [row for row in rows if row["id"] in selected] if selected else rows[: _count(params.get("top"))]
     drawn = {row["id"] for row in shown}
@@ -123,11 +125,26 @@ def _compare(params: dict[str, str], ask: Ask) -> None:
     compared = ask(f"/api/compare?trials={trials}") if trials else None
     if compared is None:
         return
+    _code_side_by_side(compared, params, ask)
     rows = compared["trials"]
     everywhere = ask("/api/metrics")
     own = ask(f"/api/metrics?trial={rows[0]['id']}")
     keys = [*(own or {"keys": []})["keys"], *(everywhere or {"keys": []})["keys"]]
     _curves(_metric(params.get("metric"), keys, rows[0]["metric"]), [row["id"] for row in rows], params, ask)
+
+
+def _code_side_by_side(compared: dict[str, Any], params: dict[str, str], ask: Ask) -> None:
+    """Make the request for the difference of two experiments' code: the chosen ones, or the first two that differ."""
+    variants = {
+        row["experiment"]: [file["variants"][place] for file in compared["code"]]
+        for place, row in enumerate(compared["trials"])
+    }
+    first = next(iter(variants))
+    left = next((one for one in variants if str(one) == params.get("left")), first)
+    different = [one for one in variants if variants[one] != variants[left]]
+    right = next((one for one in variants if str(one) == params.get("right")), next(iter(different), None))
+    if right is not None and any(variants[one] != variants[first] for one in variants):
+        ask(f"/api/experiments/{right}/code/diff?other={left}")
 
 
 def _curves(
@@ -164,6 +181,17 @@ def _numbers(text: str) -> list[int]:
     for first, last in re.findall(r"(?<![^,\s])([0-9]{1,9})(?:-([0-9]{1,9}))?(?![^,\s])", text):
         found += range(int(first), min(int(last or first), int(first) + _MOST_NUMBERS) + 1)
     return found
+
+
+def _joined(numbers: Iterable[int]) -> str:
+    """Return numbers as ranges such as `1-3,17`, as the page writes them."""
+    parts: list[list[int]] = []
+    for one in sorted(numbers):
+        if parts and one == parts[-1][-1] + 1:
+            parts[-1][1:] = [one]
+        else:
+            parts.append([one])
+    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 def _listed(text: str) -> list[str]:

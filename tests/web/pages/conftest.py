@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,10 @@ CONFIG: dict[str, Any] = {
 
 @pytest.fixture(scope="package")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
-    """An adaptive search of 16 trials, of which those with opt = lion failed, a grid of two, and one that waits."""
+    """An adaptive search of 16 trials, of which those with opt = lion failed, a grid of two, and one that waits.
+
+    The grid has other code.
+    """
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     home = tmp_path_factory.mktemp("runs")
@@ -61,7 +65,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
         "hyperparameters": {"lr": {"type": "categorical", "vals": [0.01, 0.1]}, "opt": "adam", "layers": 2},
         "searcher": {"name": "grid", "metric": "loss", "max_length": {"batches": 64}},
     }
-    other = Search(home, MODEL, grid, environment=environment)
+    other = Search(home, _changed_model(home / "changed model"), grid, environment=environment)
     other.activate(other.create())
     waiting = Search(home, MODEL, {**CONFIG, "name": "a <b>later</b> search"}, environment=environment).create()
     search.det("model", "create", "digits <u>model</u>")
@@ -70,6 +74,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
         store.queue.add(NewEntry(waiting, socket.gethostname(), this_user(), priority=7, slots=1))
         store.write(samples(store, 3, "cpu", "load"))
     return search
+
+
+def _changed_model(directory: Path) -> Path:
+    """Return a copy of the model with a changed line and a new file, whose text is hostile."""
+    shutil.copytree(MODEL, directory)
+    program = directory / "train.py"
+    program.write_text(program.read_text().replace("LENGTH = 64\n", "LENGTH = 32 + 32\n"))
+    (directory / "notes.txt").write_text("<script>document.title='hacked'</script>\n\u202eright to left\n")
+    return directory
 
 
 def samples(store: Store, trial_id: int, group: str, name: str) -> list[MetricRow]:

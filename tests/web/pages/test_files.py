@@ -22,6 +22,8 @@ from tests.web.test_export import answers_in
 CHOICES = [
     "/experiments/1?brush=lr:0~0.5;metric:0~0.9&sel=1-9&trial=12",
     "/experiments/1?axis=time&x=0.1~3.5",
+    "/experiments/1?tab=log&brush=lr:0~0.5",
+    "/compare?trials=1-3,17&left=2&right=1",
     "/trials/3?archived=1",
     "/trials/3?tab=log&find=loss&level=INFO",
     "/trials/3?at=1700000000.5",

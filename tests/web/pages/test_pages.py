@@ -201,6 +201,60 @@ def test_a_brush_filters_the_table_and_the_curves(visitor: Visitor) -> None:
     assert "brush=opt" in page.url
 
 
+def test_a_brush_filters_the_merged_log(visitor: Visitor) -> None:
+    page = visitor.open("/experiments/1")
+    page.locator("summary", has_text="Brush by keyboard").first.click()
+    page.get_by_label("Axis to brush").first.select_option("opt")
+    page.get_by_label("from %").first.fill("90")
+    page.keyboard.press("Enter")
+    page.get_by_label("from %").first.blur()
+    expect(page.locator(".table-foot")).to_contain_text("of 16")
+    left = {text.strip() for text in page.locator(".table tbody tr a[href^='/trials/']").all_inner_texts()}
+    page.get_by_role("link", name="Log", exact=True).click()
+    expect(page.locator(".notice")).to_contain_text(f"Brushes leave {len(left)} of 16 trials")
+    expect(page.locator(".log .who").first).to_be_visible()
+    shown = set(page.locator(".log .who").all_inner_texts())
+    assert shown == {f"trial {number}" for number in left}
+    assert 0 < len(left) < 16
+    page.reload()
+    expect(page.locator(".notice")).to_contain_text("Brushes leave")
+    page.get_by_role("button", name="Clear the brushes").click()
+    expect(page.locator(".notice")).to_have_count(0)
+    page.wait_for_function(
+        "before => new Set([...document.querySelectorAll('.log .who')].map(one => one.textContent)).size > before",
+        arg=len(left),
+    )
+    page = visitor.open("/experiments/1?tab=log&brush=lr:0.0001~0.0002")
+    expect(page.locator("main")).to_contain_text("No trial is inside the brushes")
+
+
+def test_code_is_compared_side_by_side(visitor: Visitor) -> None:
+    page = visitor.open("/compare?trials=1,17")
+
+    def side(name: str) -> api.Locator:
+        return page.locator("label", has_text=re.compile(f"^{name}")).locator("select")
+
+    program = page.get_by_role("region", name="train.py: experiment 1 and experiment 2")
+    changed = program.locator("tr", has=page.locator("mark"))
+    expect(changed).to_have_count(1)
+    assert [text.strip() for text in changed.locator("td").all_inner_texts()][1::2] == [
+        "LENGTH = 64",
+        "LENGTH = 32 + 32",
+    ]
+    assert changed.locator("mark").all_inner_texts() == ["64", "32 + 32"]
+    expect(page.get_by_role("region", name="notes.txt")).to_contain_text("<script>document.title='hacked'</script>")
+    side("left").select_option("2")
+    side("right").select_option("1")
+    expect(page.get_by_role("region", name="train.py: experiment 2 and experiment 1")).to_be_visible()
+    assert "left=2&right=1" in page.url
+    side("right").select_option("2")
+    expect(page.locator("main")).to_contain_text("The code is that of experiment 2")
+    visitor.open("/compare?trials=1-3")
+    expect(page.get_by_role("heading", name="Code", exact=True)).to_be_visible()
+    expect(page.get_by_text("Code side by side")).to_have_count(0)
+    assert page.title() != "hacked"
+
+
 def test_failures_name_what_they_share(visitor: Visitor) -> None:
     page = visitor.open("/failures")
     expect(page.locator("main")).to_contain_text("opt = lion")

@@ -63,14 +63,18 @@ function Difference({ id, other, tools }: { id: number; other: number; tools: Co
       <Shown answer={answer} what="the difference">{(data) => data.files.length === 0
         ? <Empty title="The code is the same"><p>{data.note}</p></Empty>
         : <div class="stack">{data.note && <Notice>{data.note}</Notice>}{data.files.map((file) => (
-            <div key={file.path}><h3><span class="name">{file.path}</span> <span class={`badge ${file.status === "removed" ? "bad" : file.status === "added" ? "good" : "warn"}`}>{file.status}</span></h3><Diff text={file.diff} /></div>
+            <div key={file.path}><h3><span class="name">{file.path}</span> <FileStatus status={file.status} /></h3><Diff text={file.diff} /></div>
           ))}</div>}
       </Shown>
     </Panel>
   );
 }
 
-export function Diff({ text }: { text: string }) {
+export function FileStatus({ status }: { status: CodeDifference["files"][number]["status"] }) {
+  return <span class={`badge ${status === "removed" ? "bad" : status === "added" ? "good" : "warn"}`}>{status}</span>;
+}
+
+function Diff({ text }: { text: string }) {
   const css = (line: string): string | undefined =>
     line.startsWith("@@") || line.startsWith("---") || line.startsWith("+++") ? "place" : line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : undefined;
   return <pre class="code" tabIndex={0} role="region" aria-label="Difference">{text.split("\n").map((line, at) => <span key={at} class={css(line)}>{line}{css(line) ? "" : "\n"}</span>)}</pre>;

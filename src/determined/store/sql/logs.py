@@ -30,10 +30,14 @@ def read_logs(
 
 
 class LogRange(NamedTuple):
-    """Which lines of a log to read: of a trial or an experiment, between two ids, the first or the last of them."""
+    """Which lines of a log to read: of a trial or an experiment, between two ids, the first or the last of them.
+
+    `only_trials` limits the lines of an experiment to those of some of its trials; None means all trials.
+    """
 
     trial_id: int | None = None
     experiment_id: int | None = None
+    only_trials: tuple[int, ...] | None = None
     after: int | None = None
     before: int | None = None
     last: bool = False
@@ -51,6 +55,9 @@ def read_log_page(database: Database, which: LogRange, only: LogFilter, limit: i
         if value is not None:
             conditions.append(condition)
             values.append(value)
+    if which.only_trials is not None:
+        conditions.append(f"trial_id IN ({', '.join('?' * len(which.only_trials))})")
+        values += which.only_trials
     found = database.execute(
         f"SELECT trial_id, id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
         f"ORDER BY id {'DESC' if which.last else ''} LIMIT ?",

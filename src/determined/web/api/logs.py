@@ -15,7 +15,7 @@ from determined.store.records import LOG_LEVELS, Log, LogFilter
 from determined.store.sql.logs import LogRange
 from determined.store.store import Store
 from determined.web.answers import Route
-from determined.web.identifiers import Id
+from determined.web.identifiers import MOST_FILTERED, FilteredIds, Id, numbers
 from determined.web.pattern_search import matching
 from determined.web.state import reading
 
@@ -63,6 +63,7 @@ def logs(
     request: Request,
     trial: Id | None = None,
     experiment: Id | None = None,
+    trials: FilteredIds = None,
     after: Id | None = None,
     before: Id | None = None,
     level: Annotated[str | None, Query(json_schema_extra={"enum": [None, *LOG_LEVELS]})] = None,
@@ -73,9 +74,14 @@ def logs(
     around_time: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
 ) -> LogLines:
-    """Return lines after or before an id, around a time, or the newest ones."""
+    """Return lines after or before an id, around a time, or the newest ones.
+
+    `trials`, such as `1-40,44`, limits the log of an experiment to some of its trials.
+    """
     if (trial is None) == (experiment is None):
         raise HTTPException(422, "name either a trial or an experiment")
+    if trials is not None and experiment is None:
+        raise HTTPException(422, "trials: name the experiment of the trials, too")
     if level is not None and level not in LOG_LEVELS:
         raise HTTPException(422, f"level: expected one of {', '.join(LOG_LEVELS)}")
     only = LogFilter(
@@ -84,7 +90,8 @@ def logs(
         level=level,
         text=None if regex or not text else text,
     )
-    which = LogRange(trial_id=trial, experiment_id=experiment)
+    only_trials = None if trials is None else tuple(numbers(trials, MOST_FILTERED))
+    which = LogRange(trial_id=trial, experiment_id=experiment, only_trials=only_trials)
     pattern = text if regex and text else None
     if pattern is not None:
         _check_pattern(pattern)
