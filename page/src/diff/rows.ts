@@ -1,6 +1,6 @@
 // A difference in the unified format as rows of two columns.
 
-/** One side of a row: the number of the line, its text, and the part of the text that the other side does not have. */
+/** One side of a row: the number of the line, its text, and which part of the text the other side of a changed line does not have. */
 export interface Side {
   number: number;
   text: string;
@@ -17,7 +17,7 @@ export interface DiffRow {
 /** Consecutive rows, with unchanged lines around each change; other unchanged lines are left out between hunks. */
 export type Hunk = readonly DiffRow[];
 
-/** Text that stands for no row: a note instead of a difference, or that the rest is left out. */
+/** The hunks of a difference. The note is a remark instead of a difference, or says that the rest is left out. */
 export interface ParsedDiff {
   hunks: readonly Hunk[];
   note: string | null;
@@ -45,8 +45,8 @@ export function parseDiff(text: string): ParsedDiff {
       if (!line.startsWith("---") && !line.startsWith("+++")) note.push(line); // These name the file, which a heading does.
     } else if (line.startsWith("-")) {
       if (added.length > 0) close();
-      removed.push({ number: left++, text: rest, changed: [0, rest.length] });
-    } else if (line.startsWith("+")) added.push({ number: right++, text: rest, changed: [0, rest.length] });
+      removed.push({ number: left++, text: rest, changed: [0, 0] });
+    } else if (line.startsWith("+")) added.push({ number: right++, text: rest, changed: [0, 0] });
     else if (line.startsWith(" ")) {
       close();
       hunks[hunks.length - 1]!.push({ left: { number: left++, text: rest, changed: [0, 0] }, right: { number: right++, text: rest, changed: [0, 0] }, same: true });
