@@ -17,7 +17,7 @@ SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test tests browser page test-minimum test-minimum-short check soak soak-short sinks ray api-fuzz api-fuzz-short bench reference format clean system-deps
+.PHONY: demo test tests browser page distributions test-minimum test-minimum-short check soak soak-short sinks ray api-fuzz api-fuzz-short bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,16 +46,21 @@ page: $(STAMP)
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
 tests: $(STAMP)
 	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray --ignore tests/distributions tests
 
 # The web page in Chromium. Each worker starts a browser and a server, so two at a time are enough for two cores.
 browser: page
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/web/pages
 
+# Source distributions and wheels with the web page, built with and without Node: needs the registries of PyPI and npm.
+distributions: $(STAMP)
+	$(BIN)/python -m pytest -n 2 tests/distributions
+
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras. Without mypy and
 # Playwright, which need a newer pathspec and greenlet than the library.
 test-minimum: $(MINIMUM_STAMP)
-	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray tests
+	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/web/pages --ignore tests/ray \
+		--ignore tests/distributions tests
 
 $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
@@ -85,7 +90,7 @@ $(SHORT_STAMP): $(STAMP)
 # Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times, kill
 # nodes, actors and runners on Ray clusters 50 times: more than an hour on two cores.
 soak: $(STAMP) $(RAY_STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m thorough --ignore tests/ray tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m thorough --ignore tests/ray --ignore tests/distributions tests
 	$(BIN)/python -m tests.soak --cycles 120
 	$(BIN)/python -m tests.soak.searches --kills 100
 	$(RAY_VENV)/bin/python -m pytest -m thorough tests/ray

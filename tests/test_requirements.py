@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from tools import minimum_versions
 
-from determined.torch_interfaces import INTERFACES
+from determined.cli.doctor.torch_interfaces import INTERFACES
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -108,7 +108,7 @@ def test_what_is_listed_is_in_use() -> None:
 def test_the_checks_notice_what_has_changed() -> None:
     program = """
 import json, torch
-from determined.torch_interfaces import failures
+from determined.cli.doctor.torch_interfaces import failures
 before = failures()
 del torch.cuda._is_in_bad_fork, torch.nn.parallel.DistributedDataParallel._sync_buffers
 print(json.dumps([before, failures()]))

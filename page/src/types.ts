@@ -17,7 +17,7 @@
 // GET /api/curves?trials=&key=&axis=&from=&to=&points=&archived= -> Curves
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
 // GET /api/trials/{trial_id}/moment?key=&axis=&x=&time= -> Moment
-// GET /api/logs?trial=&experiment=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
+// GET /api/logs?trial=&experiment=&trials=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
 // GET /api/compare?trials= -> Comparison
 // GET /api/experiments/{experiment_id}/decisions -> Decisions
 // GET /api/failures?experiment= -> Failures

@@ -30,7 +30,7 @@ from determined.web.api import (
 )
 from determined.web.errors import handle_errors
 from determined.web.pages import add_pages
-from determined.web.polls import Polls
+from determined.web.polling.polls import Polls
 from determined.web.state import ServerState
 
 _THREADS = 8

@@ -11,8 +11,8 @@ from fastapi import Request
 
 from determined.store.store import Store
 from determined.web.connections import Connections
-from determined.web.recent import RecentAnswers
-from determined.web.watch import Watch
+from determined.web.polling.recent_answers import RecentAnswers
+from determined.web.polling.watch import Watch
 
 if TYPE_CHECKING:
     from determined.curves.cache import CurveCache

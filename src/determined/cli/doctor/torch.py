@@ -16,7 +16,7 @@ _SECONDS = 120  # time-out of the import, which is slow on a network disk
 _OLDEST = (2, 10)  # older restricted loaders could be bypassed by a malicious checkpoint
 _PROGRAM = """
 import json, torch
-from determined.torch_interfaces import failures
+from determined.cli.doctor.torch_interfaces import failures
 print(json.dumps({
     "version": torch.__version__,
     "cuda": torch.version.cuda,

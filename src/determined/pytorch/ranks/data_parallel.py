@@ -99,7 +99,7 @@ def sync_buffers(models: list[torch.nn.Module]) -> None:
         # `broadcast_buffers=False`.
         if isinstance(model, DistributedDataParallel) and ddp.broadcast_buffers and ddp.modules_buffers:
             with torch.no_grad():
-                # Private: torch calls it only inside forward. `determined.torch_interfaces` checks that it exists.
+                # Private: torch calls it only inside forward. `det doctor` checks that it exists.
                 ddp._sync_buffers()
             # The buffers stay equal until the next forward of training; DDP then sets the flag again.
             ddp.require_forward_param_sync = False

@@ -10,8 +10,8 @@ from fastapi.concurrency import run_in_threadpool
 from typing_extensions import TypedDict
 
 from determined.web.answers import Route
+from determined.web.polling.watch import Seen
 from determined.web.state import ServerState, state_of
-from determined.web.watch import Seen
 
 router = APIRouter(route_class=Route)
 
