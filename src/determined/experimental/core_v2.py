@@ -121,7 +121,7 @@ def close() -> None:
 
 
 def url_reverse_webui_exp_view() -> str:
-    """Return the terminal command that shows the experiment of this run; there is no web page."""
+    """Return the terminal command that shows the experiment of this run; the page of `det ui` has no fixed address."""
     return f"det experiment describe {_opened().info.trial.experiment_id}"
 
 

@@ -84,7 +84,7 @@ def init(
 
 
 def url_reverse_webui_exp_view(client: Determined, exp_id: int) -> str:
-    """Return the terminal command that shows an experiment; there is no web page."""
+    """Return the terminal command that shows an experiment; the page of `det ui` has no fixed address."""
     return f"det experiment describe {exp_id}"
 
 

@@ -15,7 +15,7 @@ LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class Attempt(NamedTuple):
-    """One execution of a trial's processes, from start to end."""
+    """A recorded stretch of a run, from a checkpoint or from scratch."""
 
     trial_id: int
     number: int
