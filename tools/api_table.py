@@ -162,8 +162,8 @@ def _code(name: str) -> str:
 def _releases(releases: str) -> str:
     if releases == "new":
         return "new"
-    since, _, gone = releases.partition(" <")
-    return f"{since}, gone in {gone}" if gone else since
+    since, _, removed = releases.partition(" <")
+    return f"{since}, removed in {removed}" if removed else since
 
 
 if __name__ == "__main__":

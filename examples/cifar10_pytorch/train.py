@@ -1,4 +1,4 @@
-"""Train the CIFAR-10 network by hand."""
+"""Train the CIFAR-10 network as a standalone script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train the detector by hand."""
+"""Train the detector as a standalone script."""
 
 from __future__ import annotations
 

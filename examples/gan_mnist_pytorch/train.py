@@ -1,4 +1,4 @@
-"""Train the generative adversarial network by hand."""
+"""Train the generative adversarial network as a standalone script."""
 
 from __future__ import annotations
 

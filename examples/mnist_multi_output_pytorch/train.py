@@ -1,4 +1,4 @@
-"""Train the network with two outputs by hand."""
+"""Train the network with two outputs as a standalone script."""
 
 from __future__ import annotations
 

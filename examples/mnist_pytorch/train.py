@@ -96,7 +96,7 @@ def main() -> None:
     length.add_argument("--epochs", type=int, default=8, help="how long to train (default: %(default)s)")
     length.add_argument("--max-batches", type=int, metavar="N", help="stop after N batches instead")
     parser.add_argument("--data", metavar="SOURCE", help="digits, fashion-mnist, or a directory of IDX files")
-    parser.add_argument("--resume", metavar="UUID", help="go on from this checkpoint")
+    parser.add_argument("--resume", metavar="UUID", help="resume from this checkpoint")
     parser.add_argument("--seed", type=int, help="the same seed gives the same training")
     args = parser.parse_args()
 

@@ -122,7 +122,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
         </div>
       </div>
       {row.state === "ERROR" && row.reason && <Notice kind="bad" title="The experiment failed."><Long text={row.reason} /></Notice>}
-      {row.abandoned && <Notice kind="warn" title="Nothing runs this experiment now.">Its runner ended without finishing it. Activate it to go on.</Notice>}
+      {row.abandoned && <Notice kind="warn" title="Nothing runs this experiment now.">Its runner ended without finishing it. Activate it to continue.</Notice>}
       <section class="panel"><div class="panel-body"><Facts items={[
         ["Best", row.best === null ? "–" : <><span class="big number">{formatNumber(toNumber(row.best))}</span>{row.best_trial !== null && <> <Link to={`/trials/${row.best_trial}`}>trial {row.best_trial}</Link></>}</>],
         ["Metric", row.metric ? `${row.metric} (${row.smaller_is_better ? "smaller" : "larger"} is better)` : "–"],

@@ -52,7 +52,7 @@ def start(port: int | None, host: str, allow_hosts: tuple[str, ...], no_browser:
     """Start the page, and open it in a browser.
 
     The page shows the store that DET_STORE names, live and afterwards. It is reachable from this machine only, asks for
-    a token, and runs until Ctrl-C; experiments go on without it.
+    a token, and runs until Ctrl-C; experiments continue without it.
 
     \b
     Example: det ui start --no-browser --port 8642

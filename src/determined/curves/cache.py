@@ -37,7 +37,7 @@ class Version:
     `changes` is replaced with every change, `rewrites` only if reports before the last step have changed. Curves are
     settled up to, but not including, `settled_step`: later reports can extend them, but not change them. `started` is
     the beginning of the time axis. `anchor_step` is the last settled step that has reports, `anchor_time` the time of
-    the latest of them: they reveal that the store was replaced by a copy in which the trial went on differently.
+    the latest of them: they reveal that the store was replaced by a copy in which the trial continued differently.
     """
 
     changes: int

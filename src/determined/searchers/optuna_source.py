@@ -86,8 +86,9 @@ class OptunaSource:
             # Compared at every step: a sampler that proposes something else would silently continue another search.
             if self._record[-1][2] != content:
                 raise InvalidConfigurationException(
-                    message=f"the search cannot go on: it was begun with Optuna {state['optuna']}, and Optuna "
-                    f"{self._optuna.__version__} proposes other values for trial {number}; install the former"
+                    message=f"the search cannot continue: it was started with Optuna {state['optuna']}, and Optuna "
+                    f"{self._optuna.__version__} proposes other values for trial {number}; install Optuna "
+                    f"{state['optuna']}"
                 )
 
 

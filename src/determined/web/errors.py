@@ -77,5 +77,5 @@ def _unknown(request: Request, error: Exception) -> Response:
     return problem(
         500,
         f"an error in the server: {type(error).__name__}",
-        "The terminal in which det ui runs shows where. The rest of the page goes on to work.",
+        "The terminal in which det ui runs shows where. The rest of the page still works.",
     )

@@ -118,7 +118,7 @@ def bound_socket(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             listener.close()
             if error.errno != errno.EADDRINUSE:
-                raise DeterminedError(f"it cannot listen on {host}, port {candidate}: {error.strerror}") from error
+                raise DeterminedError(f"cannot listen on {host}, port {candidate}: {error.strerror}") from error
         else:
             return listener
     raise DeterminedError(f"port {port} is in use by another program: name another one with --port, or none")

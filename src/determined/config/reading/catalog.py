@@ -1,4 +1,4 @@
-"""Lists the fields of a configuration, to suggest which field a misspelled name was field_hint to be."""
+"""Lists the fields of a configuration, to suggest which field a misspelled name was meant to be."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _reason_for_hyperparameter(path: str, method: SearchMethod, after: Experimen
     names = tuple(path.split(".")[1:])
     for known, leaf in leaves(after.hyperparameters):
         if names[: len(known)] == known and not isinstance(leaf, Const):
-            return "expected a constant: the one trial goes on with it, and nothing is drawn again"
+            return "expected a constant: the trial continues with this value, nothing is drawn again"
     return None
 
 

@@ -34,7 +34,7 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     if newest.ended is None and is_running(newest.process):
         raise StoreError(
             f"trial {newest.trial_id}, which is {run.external_trial!r} of {run.external_experiment!r}, is running in "
-            f"process {newest.process.pid} on {newest.process.host}: one process at a time goes on with it"
+            f"process {newest.process.pid} on {newest.process.host}: only one process at a time can continue it"
         )
     return newest.trial_id
 

@@ -1,6 +1,6 @@
 """Carry out the actions of the page: each calls the function that its `det` command calls.
 
-Actions that run an experiment put it into the queue, so that it goes on when the page or its server is closed.
+Actions that run an experiment put it into the queue, so that it continues when the page or its server is closed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _stop(kind: StopRequest) -> OnNumber:
 
 
 def _kill_trial(target: Target, number: int, options: Options) -> Done:
-    """Kill one trial; its experiment goes on."""
+    """Kill one trial; its experiment continues."""
     return Done(kill_trial(target.store, number))
 
 
