@@ -1,4 +1,4 @@
-"""What every test gets: data directories of its own, one thread for each child process, and a check for leaks."""
+"""The environment of every test: separate data directories, one thread for each process, and a check for leaks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LEFT_BY_OTHER_PROGRAMS = {
     "tests/sinks/test_wandb.py": ("*",),  # caches, settings and logs of the client of Weights & Biases
 }
 
-# A property must hold on a busy machine as well, where a single example can take any time.
+# A property must hold on a busy machine as well, where a single example can take long.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -62,7 +62,9 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the directories of tests in memory if there is room: there, thousands of calls of fsync wait for no disk."""
+    """Put the directories of tests in memory if there is space: calls of fsync, of which there are thousands, return at
+    once.
+    """
     memory = Path("/dev/shm")
     if config.option.basetemp is None and memory.is_dir() and os.access(memory, os.W_OK):
         free = min(shutil.disk_usage(memory).free, psutil.virtual_memory().available)
@@ -72,29 +74,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without collections of garbage, and keep the rewritten test modules for the next process.
+    """Disable garbage collection during collection, and keep the rewritten test modules for the next process.
 
-    Every worker imports all test modules. Importing creates no garbage to speak of, and rewriting the assertions takes
-    longer than all the rest; PYTHONDONTWRITEBYTECODE, which many containers set, would keep pytest from storing them.
+    Every worker imports all test modules. Importing creates almost no garbage, and rewriting the assertions takes
+    longer than everything else; PYTHONDONTWRITEBYTECODE, which many containers set, would keep pytest from storing
+    them.
     """
     wanted, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()  # later collections need not look at the modules and test items again
+        gc.freeze()  # later collections skip the modules and test items
         gc.enable()
         sys.dont_write_bytecode = wanted
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the files with long tests first: one that begins last would keep a single worker busy at the end."""
+    """Start the files with long tests first: one that starts last would keep a single worker busy at the end."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(WITH_LONG_TESTS))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
-    """What a fixture of a class, a module or the session starts belongs to all tests that use it."""
+    """Count what a fixture of a class, a module or the session starts as shared by all tests that use it."""
     if fixturedef.scope == "function":
         return (yield)
     with leaks.shared():
@@ -103,8 +106,8 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None
 
 @pytest.fixture(scope="session", autouse=True)
 def home_and_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """HOME and TMPDIR of this process alone, so that only its tests can leave a file there."""
-    # torch.compile keeps what it has compiled in the temporary directory: all processes go on to share that.
+    """Give this process a separate HOME and TMPDIR, so that only its tests can leave a file there."""
+    # torch.compile caches its results in the temporary directory: all processes continue to share that cache.
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
     compiled.mkdir(exist_ok=True)
     directories = [tmp_path_factory.getbasetemp() / name for name in ("home", "tmp")]
@@ -114,7 +117,7 @@ def home_and_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> It
             patch.setenv(name, str(directory))
         (directories[1] / compiled.name).symlink_to(compiled)
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiled))  # importing torch.compile would set it
-        patch.setattr(tempfile, "tempdir", None)  # is looked up once, and kept
+        patch.setattr(tempfile, "tempdir", None)  # is looked up once, and cached
         leaks.watch(REPOSITORY, Path.cwd(), *directories)
         yield
 
@@ -125,11 +128,11 @@ def leaves_nothing_behind(
 ) -> Iterator[None]:
     """Fail a test that leaves processes, threads, a process group, variables or files behind.
 
-    Other fixtures of every test depend on this one, so that it looks after all of them have cleaned up.
+    Other fixtures of every test depend on this one, so that it checks after all of them have been torn down.
     """
     before = leaks.take()
     yield
-    time.tzset()  # a test may have set TZ, which has its old value again
+    time.tzset()  # a test may have set TZ, which is now restored
     allowed_files = LEFT_BY_OTHER_PROGRAMS.get(f"tests/{request.path.parent.name}/{request.path.name}", ())
     if left := leaks.found(before, tmp_path, allowed_files):
         pytest.fail("the test left something behind:\n  " + "\n  ".join(left), pytrace=False)
@@ -137,7 +140,7 @@ def leaves_nothing_behind(
 
 @pytest.fixture(autouse=True)
 def data_home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`XDG_DATA_HOME` of this test alone; no variable of an outer run leaks in."""
+    """Give this test a separate `XDG_DATA_HOME`, and hide the variables of an outer run."""
     for name in list(os.environ):
         if name.startswith("DET_"):
             monkeypatch.delenv(name)
@@ -150,7 +153,7 @@ def data_home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture(autouse=True)
 def root_logger_level(leaves_nothing_behind: None) -> Iterator[None]:
-    """A test may switch the root logger to INFO; the next one starts as before."""
+    """Restore the level of the root logger after a test."""
     level = logging.getLogger().level
     yield
     logging.getLogger().setLevel(level)

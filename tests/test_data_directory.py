@@ -1,4 +1,4 @@
-"""DET_DATA_DIR moves all data, and data of the earlier layout are still found."""
+"""DET_DATA_DIR moves all data, and data in the earlier layout are still found."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_variable_moves_everything(
     tmp_path: Path, data_home: Path, work_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A standalone run and a search, both with their data directory inside the project that they copy."""
+    """A standalone run and a search, both with their data directory inside the project whose code they copy."""
     data = work_dir / "data"
     monkeypatch.setenv("DET_DATA_DIR", str(data))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -93,7 +93,7 @@ def test_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class TestEarlierLayout:
-    """Checkpoints of standalone runs used to lie at the top of the data directory."""
+    """Checkpoints of standalone runs used to be at the top of the data directory."""
 
     @pytest.fixture
     def earlier(self, data_home: Path) -> str:

@@ -14,7 +14,7 @@ from determined.durable_files import publish, write_atomically
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are flushed, and where one gets its final name."""
+    """Record which files are flushed, and when one gets its final name."""
     found: list[str] = []
     fsync = os.fsync
 

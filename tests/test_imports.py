@@ -1,4 +1,4 @@
-"""What `import determined.pytorch` loads: every program waits for it, so that nothing may come along by accident."""
+"""Which modules `import determined.pytorch` loads: they add to the start of every program."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ LATER_THAN_A_BATCH = {
     "determined.store.substores.upkeep",
     "pathspec",
 }
-MOST_DATACLASSES = 10  # each takes about half a millisecond to make; a named tuple takes an eighth of that
+MOST_DATACLASSES = 10  # each takes about half a millisecond to create; a named tuple takes an eighth of that
 
 
 def test_what_comes_along_with_the_library(tmp_path: Path) -> None:

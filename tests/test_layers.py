@@ -1,4 +1,4 @@
-"""The imports are what ARCHITECTURE.md says, and the light entry points stay light."""
+"""The imports follow the table in ARCHITECTURE.md, and the light entry points stay light."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "determined"
 
-# The public list stands beside the table: it may name what it shows, and rooms from pytorch on may use it.
+# The public list is not in the table: it may import what it exports, and packages from pytorch on may import it.
 PUBLIC_LIST = "__init__"
 
-# Imports that point down on purpose: inside a function, or for types alone.
+# Imports against the table that are intended: inside a function, or for types only.
 DOWNWARD_WHEN_CALLED = {("core", "tensorboard")}
 
 
 def read_table() -> dict[str, set[str]]:
-    """Room to the rooms that it may import, as the table says."""
+    """Return each package with the packages that it may import, from the table."""
     rows: list[tuple[list[str], str]] = []
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -30,10 +30,10 @@ def read_table() -> dict[str, set[str]]:
             names = re.findall(r"`([\w/.]+)`", cells[0])
             rows.append(([name.removesuffix("/").removesuffix(".py") for name in names], cells[2]))
     allowed: dict[str, set[str]] = {}
-    for position, (rooms, rule) in enumerate(rows):
-        above = [room for row, _ in rows[:position] for room in row]
-        for room in rooms:
-            allowed[room] = _permitted(rule, above, [name for row, _ in rows for name in row]) | set(rooms)
+    for position, (packages, rule) in enumerate(rows):
+        above = [package for row, _ in rows[:position] for package in row]
+        for package in packages:
+            allowed[package] = _permitted(rule, above, [name for row, _ in rows for name in row]) | set(packages)
     return allowed
 
 
@@ -49,12 +49,12 @@ def _permitted(rule: str, above: list[str], everything: list[str]) -> set[str]:
     return named | {"errors"}
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> Iterator[tuple[str, int, bool]]:
-    """Rooms of ours that a file imports, with the line, and whether only when called or for types."""
+def imported_packages(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """Return our packages that a file imports, with the line, and whether only when called or for types."""
     tree = ast.parse(path.read_text())
     at_import = set(map(id, _run_at_import(tree)))
     for node in ast.walk(tree):
@@ -87,31 +87,31 @@ def source_files() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
 
-def test_the_table_lists_every_room() -> None:
-    rooms = {room_of(path) for path in source_files()} - {PUBLIC_LIST}
-    assert rooms == set(read_table())
+def test_the_table_lists_every_package() -> None:
+    packages = {package_of(path) for path in source_files()} - {PUBLIC_LIST}
+    assert packages == set(read_table())
 
 
 def test_imports_point_up_the_table() -> None:
     allowed = read_table()
     wrong = []
     for path in source_files():
-        room = room_of(path)
-        if room == PUBLIC_LIST or room not in allowed:
+        package = package_of(path)
+        if package == PUBLIC_LIST or package not in allowed:
             continue
-        for imported, line, when_called in imported_rooms(path):
-            if imported in allowed[room] or imported == room:
+        for imported, line, when_called in imported_packages(path):
+            if imported in allowed[package] or imported == package:
                 continue
-            if when_called and (room, imported) in DOWNWARD_WHEN_CALLED:
+            if when_called and (package, imported) in DOWNWARD_WHEN_CALLED:
                 continue
-            wrong.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {imported}")
+            wrong.append(f"{path.relative_to(ROOT)}:{line}: {package} imports {imported}")
     assert wrong == []
 
 
-def test_torch_is_imported_at_import_by_one_room_only() -> None:
+def test_torch_is_imported_at_import_by_one_package_only() -> None:
     wrong = []
     for path in source_files():
-        if room_of(path) == "pytorch":
+        if package_of(path) == "pytorch":
             continue
         for node in _run_at_import(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -125,13 +125,13 @@ def test_the_server_of_the_page_is_imported_by_its_command_only_and_its_packages
     wrong = []
     for path in source_files():
         place = path.relative_to(SOURCE).as_posix()
-        if place != "cli/ui.py" and room_of(path) != "web":
-            wrong += [f"{place}:{line}" for room, line, _ in imported_rooms(path) if room == "web"]
+        if place != "cli/ui.py" and package_of(path) != "web":
+            wrong += [f"{place}:{line}" for package, line, _ in imported_packages(path) if package == "web"]
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             packages = {name.split(".")[0] for name in names} & {"fastapi", "starlette", "uvicorn", "anyio"}
-            wrong += [f"{place}: {name}" for name in packages if room_of(path) != "web"]
+            wrong += [f"{place}: {name}" for name in packages if package_of(path) != "web"]
     assert wrong == []
 
 

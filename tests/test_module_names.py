@@ -28,7 +28,7 @@ NAMES = [
     for line in Path(__file__).with_name("module_names.txt").read_text().splitlines()
     if not line.startswith("#")
 ]
-# What programs use of the modules that are kept.
+# The names that programs use of the modules that are kept.
 KEPT = [
     "determined.util",
     "determined.horovod",
@@ -61,7 +61,7 @@ for name in json.load(sys.stdin):
         answers[name] = str(error)
 json.dump(answers, sys.stdout)
 """
-    # A process of its own: here modules may have been imported in an order that hides a mistake.
+    # In a separate process: here modules may have been imported in an order that hides a mistake.
     done = subprocess.run(
         [sys.executable, "-c", program], input=json.dumps(NAMES), capture_output=True, text=True, timeout=120
     )
@@ -96,7 +96,7 @@ def test_a_name_that_never_existed_is_python_s_own_error(name: str) -> None:
         importlib.import_module(name)
 
 
-# The old places of the SDK
+# The former places of the SDK
 
 
 def test_what_the_sdk_does_not_find_is_caught_by_the_old_name(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_dicts_are_merged_into_a_new_one() -> None:
 
 
 class Blob:
-    """An object as Google's client has it, that fails a few times."""
+    """An object of Google's client that fails a few times."""
 
     def __init__(self, failures: int) -> None:
         self.failures = failures
@@ -181,12 +181,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"content" if found else b"")
 
     def log_message(self, *args: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
 
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server that speaks as much of Google's protocol as reading an object takes."""
+    """A server for the part of Google's protocol that reading an object needs."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         place = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setenv("GOOGLE_BASE_URL", place)

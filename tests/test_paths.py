@@ -1,4 +1,4 @@
-"""Where data lie."""
+"""Where data are stored."""
 
 from __future__ import annotations
 

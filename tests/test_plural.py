@@ -36,7 +36,7 @@ _NOUNS = [
     "trials",
     "versions",
 ]
-# Numbers that are never 1: limits, and counts that a message gives only from some number on.
+# Numbers that are never 1: limits, and counts that a message contains only from some number on.
 _NEVER_ONE = {
     ("cli/experiment/views/description.py", "trials"),
     ("cli/tensorboard/start.py", "trials"),
@@ -69,7 +69,7 @@ def test_other_plurals() -> None:
 
 
 def test_every_count_of_a_message_uses_it() -> None:
-    """A number in a text followed by a plural, or a plural made by a condition, is wrong for 1."""
+    """A number in a text followed by a plural, or a plural chosen by a condition, is wrong for 1."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()
@@ -90,7 +90,7 @@ def test_every_count_of_a_message_uses_it() -> None:
 
 
 def _is_number(value: ast.expr) -> bool:
-    """Return whether a value in a text may be a count: a name or a length, rather than a text that was made there."""
+    """Return whether a value in a text may be a count: not a name, and not text that was made there."""
     words = ast.unparse(value).lower()
     texts = ("counted(", "place", "name", "path", "kind", "what", "directory", "hook", "uuid", "socket", "pid")
     return not isinstance(value, ast.Constant) and not any(word in words for word in texts)

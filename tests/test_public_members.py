@@ -1,4 +1,4 @@
-"""A public class has the documented members and no others: what autodoc shows of it is what a user may call."""
+"""A public class has the documented members and no others: what autodoc shows is what a user may call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml declares is what is installed, documented and checked; private interfaces of torch are listed."""
+"""What pyproject.toml declares is installed, documented and checked; private interfaces of torch are listed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_oldest_python_and_torch_are_the_same_everywhere() -> None:
     ("package", "version"),
     [
         ("numpy", "1.26.0"),  # has no numpy._core: no checkpoint could be read
-        ("click", "8.2.1"),  # lets `det version` and others print JSON unasked
+        ("click", "8.2.1"),  # lets `det version` and others print JSON without being asked for
         ("obstore", "0.10.0"),  # has no read_timeout: no cloud storage
         ("psycopg", "3.1.0"),  # shows part of the password of a malformed URL
         ("tensorboard", "2.16.0"),  # requires tf-nightly
@@ -91,7 +91,7 @@ def test_every_private_module_of_torch_in_use_is_listed() -> None:
     found = {f"torch{public}.{name}" for text in SOURCES.values() for public, name in PRIVATE.findall(text)}
     used = {name for name in found if not name.rpartition(".")[2].startswith("__")}
     assert "torch._C" in used
-    # Functions are listed by their own names, modules by their full ones.
+    # Functions are listed by their names, modules by their qualified names.
     assert sorted(name for name in used if not _is_listed(name)) == []
 
 

@@ -46,7 +46,7 @@ def create() -> None:
 def test_a_value_that_is_neither_is_refused(
     data_home: Path, variable: str, use: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every variable of this kind, where it is read first; nothing is left behind."""
+    """Every variable of this kind, at its first use; nothing is left behind."""
     monkeypatch.setenv(variable, "maybe")
     expected = (
         f"{variable} is 'maybe': expected 1, true, on, yes to switch it on, or 0, false, off, no to switch it off"

@@ -36,7 +36,7 @@ def test_a_program_knows_its_terminal(is_warm: bool) -> None:
         "input()\n"
         "print(os.get_terminal_size(1).columns, flush=True)\n"
         "import time\n"
-        "while True: time.sleep(0.05)\n"  # not signal.pause(), which misses a signal that comes just before it
+        "while True: time.sleep(0.05)\n"  # not signal.pause(), which misses a signal that arrives just before it
     )
     before = os.environ.get("COLUMNS")
     with Terminal(python("-c", program), columns=140, is_warm=is_warm) as terminal:

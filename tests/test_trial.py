@@ -1,4 +1,4 @@
-"""`TrialContext` and `LegacyTrial`."""
+"""Tests of `TrialContext` and `LegacyTrial`."""
 
 from __future__ import annotations
 

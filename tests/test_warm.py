@@ -65,7 +65,7 @@ def test_a_program_that_takes_too_long() -> None:
 
 
 def test_forks_can_be_found_by_their_data_directory(tmp_path: Path) -> None:
-    """Also the fork of a fork, as the trials of an experiment are."""
+    """This includes the fork of a fork, as the trials of an experiment are."""
     program = "import os, time\nif os.fork() == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nos.wait()\n"
     with warm.Popen(
         [sys.executable, "-c", program],

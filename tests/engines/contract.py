@@ -1,4 +1,4 @@
-"""What every engine must do, with real processes. A test class of an engine gives the fixture `engine`, of two slots.
+"""The contract of an engine, with real processes. A test class of an engine gives the fixture `engine`, of two slots.
 
 class TestLocalEngine(EngineContract):
     @pytest.fixture(scope="class")
@@ -32,7 +32,7 @@ _keys = itertools.count(1)
 
 @dataclass(frozen=True)
 class Done:
-    """A job that has ended, and what it wrote."""
+    """A job that has ended, and its output."""
 
     exited: Exited
     lines: list[Line]
@@ -65,7 +65,7 @@ class Bench:
         return key
 
     def until(self, condition: Callable[[Event], bool], seen: list[Event] | None = None) -> Event:
-        """Wait for an event; the others on the way go to `seen`."""
+        """Return the next event of this kind; append the others before it to `seen`."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         found = None
         while found is None:
@@ -212,7 +212,7 @@ class EngineContract:
         bench.engine.show_stacks("nobody")
 
     def test_nothing_is_left_behind(self, bench: Bench) -> None:
-        """Not even by a daemon in the textbook manner, or by a child that holds the output open."""
+        """Neither a daemon that detached in the usual way nor a child that holds the output open."""
         done = bench.script(
             """
             import os, subprocess, sys, time
@@ -420,7 +420,7 @@ class EngineContract:
         assert bench.run("echo $WORD; exit 4", 1, WORD="said").exited.code == 4
 
     def test_another_interpreter_with_its_variables(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It runs scripts and shells alike; a startup hook in the directory is not the engine's business."""
+        """It runs scripts and shells alike; the engine does not run a startup hook in the directory."""
         other = bench.directory / "other" / "bin" / "python"
         other.parent.mkdir(parents=True)
         other.symlink_to(sys.executable)
@@ -521,7 +521,7 @@ class EngineContract:
         assert bench.engine.free_slots() == 2
 
     def test_a_job_on_two_slots(self, bench: Bench) -> None:
-        """Only one of its ranks can show where it is; the other takes no harm."""
+        """Only one of its ranks can print its stack; the other is not harmed."""
         bench.write(
             "program.py",
             """
@@ -573,6 +573,6 @@ class EngineContract:
         assert self.held() == before
 
     def held(self) -> dict[str, int]:
-        """What this process has: an engine adds what its own processes have."""
+        """Return the resources of this process; an engine adds those of its own processes."""
         own = psutil.Process()
         return {"files": own.num_fds(), "threads": threading.active_count(), "children": len(own.children())}

@@ -1,4 +1,4 @@
-"""What an entrypoint means."""
+"""How the forms of an entrypoint are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs on slots that somebody grants and takes back."""
+"""Jobs on slots that another process grants and takes back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = "import os, time\nprint('slots', os.environ['CUDA_VISIBLE_DEVICES'], f
 
 
 class Granter:
-    """The other side of the line."""
+    """The other end of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._file = connection.makefile("rwb", buffering=0)
@@ -44,7 +44,7 @@ def until(engine: GrantedEngine, condition: Callable[[list[Event]], object]) -> 
 
 
 def is_short(engine: GrantedEngine) -> bool:
-    """Return whether the engine lacks slots now; mypy takes it for granted that an attribute stays what it was."""
+    """Return whether the engine lacks slots now; mypy assumes that an attribute does not change."""
     return engine.wants_more_slots
 
 
@@ -54,7 +54,7 @@ def lines(events: list[Event]) -> list[str]:
 
 @pytest.fixture
 def three_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tool that names them is all that is needed to count them and to hand them out."""
+    """Put a tool that lists GPUs into PATH, which suffices to count and to assign them."""
     tool = tmp_path / "bin" / "nvidia-smi"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\nfor i in 0 1 2; do echo $i, GPU-$i; done\n")
@@ -90,7 +90,7 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         until(engine, lambda events: "slots 2" in lines(events))
         assert engine.preempted_jobs() == []
 
-        # A slot is the other's again when its job is gone and that was said.
+        # A slot may be used by another experiment when its job has ended and this was reported.
         granter.grant([2], 2)
         until(engine, lambda events: engine.preempted_jobs() == ["a"])
         assert is_short(engine)
@@ -108,6 +108,6 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         theirs.close()
         until(engine, lambda events: engine.granter_exited)
         assert engine.free_slots() == 0
-        engine.announce_demand(1)  # nobody hears it
+        engine.announce_demand(1)  # no process receives it
         engine.kill("b")
         until(engine, lambda events: any(isinstance(event, Exited) for event in events))

@@ -1,4 +1,4 @@
-"""What a job is told by its environment."""
+"""The environment variables of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From bytes in a pipe to lines."""
+"""Bytes from a pipe are split into lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.output_lines import LONGEST, level_of
 
 
 def lines_of(*blocks: bytes) -> list[Line]:
-    """What is read when the blocks are written one after the other, and then the pipe ends."""
+    """Return the lines that are read when the blocks are written one after the other, and then the pipe ends."""
     reading, writing = os.pipe()
     stream = Stream("key", "stdout", reading)
     found: list[Line] = []

@@ -39,7 +39,7 @@ class TestLocalEngine(EngineContract):
 
     @pytest.fixture(autouse=True)
     def warm_process_is_shared(self, leaves_nothing_behind: None) -> Iterator[None]:
-        """The engine of the class starts its warm process with the first job, and again when a test has killed it."""
+        """The engine of the class starts its warm process with the first job, and again after a test has killed it."""
         yield
         assert len(warm_processes()) <= 1
         leaks.share_processes(process.pid for process in warm_processes())
@@ -64,7 +64,7 @@ class TestLocalEngine(EngineContract):
         assert bench.finish(key, seen).output == ["ready", "unharmed"]
 
     def test_a_kill_for_want_of_memory_is_told_from_others(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The kernel's counter is played: to run out of memory for real would hurt the neighbours."""
+        """The kernel's counter is simulated: really running out of memory would affect other processes."""
         kills = [3]
         monkeypatch.setattr("determined.engines.local.count_memory_kills", lambda: kills[0])
         bench.write("program.py", "import os, signal\nopen('go').read()\nos.kill(os.getpid(), signal.SIGKILL)")
@@ -78,8 +78,8 @@ class TestLocalEngine(EngineContract):
 
         assert run("python3 program.py", 1)
         assert not run("python3 program.py", 0)
-        assert run("sh -c 'python3 program.py'; exit $?", 1)  # a worker was killed, and the launcher says so
-        assert not run("cat go", 1)  # whatever it was that was killed
+        assert run("sh -c 'python3 program.py'; exit $?", 1)  # a worker was killed, as the launcher reports
+        assert not run("cat go", 1)  # whichever process was killed
 
     def test_jobs_go_before_the_engine_when_memory_is_short(self, bench: Bench) -> None:
         done = bench.script("print(open('/proc/self/oom_score_adj').read())")
@@ -155,7 +155,8 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         word, _, directory = runner.stdout.readline().split()
         assert word == "ready"
         engine = psutil.Process(runner.pid)
-        # The fork; warm; program, two loader workers, sleep; shell, two sleeps: the shell's may come a moment later.
+        # The fork; warm; program, two loader workers, sleep; shell, two sleeps: those of the shell may start a moment
+        # later.
         wait_until(lambda: len(engine.children(recursive=True)) >= 9)
         below = engine.children(recursive=True)
         fork = next(process for process in below if process.ppid() == runner.pid and not process.children())

@@ -1,4 +1,4 @@
-"""How often the kernel has ended processes for want of memory."""
+"""How often the kernel has killed processes because memory ran out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The socket of a node's store relay: complete frames, answers to those who read them, and peers that misbehave."""
+"""The socket of a node's store relay: complete frames, answers to peers that read them, and peers that misbehave."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def connect(relay: RelaySocket) -> Iterator[Connect]:
 
 
 def next_requests(relay: RelaySocket, count: int = 1) -> list[tuple[int, bytes]]:
-    """Wait for so many requests as an engine does."""
+    """Wait for N requests as an engine does."""
     found: list[tuple[int, bytes]] = []
     with selectors.DefaultSelector() as selector:
         selector.register(relay, selectors.EVENT_READ)
@@ -73,7 +73,7 @@ def read(peer: socket.socket) -> bytes:
 
 
 def is_closed(relay: RelaySocket, peer: socket.socket) -> bool:
-    """Whether the relay has closed the connection, which it may notice in one of its next rounds."""
+    """Return whether the relay has closed the connection, which it may notice in one of its next rounds."""
     assert relay.received() == []
     peer.setblocking(False)
     try:
@@ -134,7 +134,7 @@ def test_the_number_of_a_connection_is_never_used_again(relay: RelaySocket, conn
         numbers.append(number)
         peer.close()
     assert len(set(numbers)) == 5
-    relay.send(numbers[0], b"too late")  # nobody is there
+    relay.send(numbers[0], b"too late")  # no process is connected
 
 
 @pytest.mark.parametrize(

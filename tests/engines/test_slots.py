@@ -1,4 +1,4 @@
-"""What a machine has to give."""
+"""Which slots a machine has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.errors import EngineError
 
 @pytest.fixture
 def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose nvidia-smi knows two."""
+    """Simulate a machine whose nvidia-smi lists two GPUs."""
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho '0, GPU-aaa'\necho '1, GPU-bbb'\n")
     tool.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Trials that are copies of the warm process find the tables for event files ready."""
+"""Trials that are forks of the warm process find the tables for event files already computed."""
 
 from __future__ import annotations
 

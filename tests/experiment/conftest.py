@@ -1,4 +1,4 @@
-"""Searches whose processes end with the test, also with one that fails."""
+"""Fixtures for searches whose processes are ended with the test, also if it fails."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MODELS = Path(__file__).parent / "models"
 
 @pytest.fixture(scope="package", autouse=True)
 def warm_children() -> Iterator[None]:
-    """Daemons and engines that this process starts do not import torch again."""
+    """Fork the daemons and engines that this process starts, so that they do not import torch again."""
     with warm.children():
         yield
 
 
 @pytest.fixture
 def make_search(tmp_path: Path) -> Iterator[MakeSearch]:
-    """make_search("linear", config, slots=1): each with a data directory of its own."""
+    """Return the function make_search("linear", config, slots=1); each search has a separate data directory."""
     made: list[Search] = []
 
     def make(model: str, config: dict[str, Any], **fields: Any) -> Search:

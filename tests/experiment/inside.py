@@ -1,4 +1,4 @@
-"""Experiments run by this process with a warm engine that many of them share: quick, with real trials."""
+"""Runs experiments in this process with a warm engine that many tests share: fast, with real trials."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def outcome(experiment_id: int) -> Outcome:
 
 @contextmanager
 def opened() -> Iterator[Store]:
-    """The store of this test."""
+    """Open the store of this test."""
     store = open_store(checked_place())
     try:
         yield store

@@ -1,4 +1,4 @@
-"""An engine that runs trials here and says about them what the engine of a cluster says, with nodes that fail."""
+"""An engine that runs trials here and reports nodes as the engine of a cluster does; its nodes can fail."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from determined.store.open import checked_place
 
 
 class FullDisk:
-    """The setup of a node on which nothing can be written."""
+    """The setup of a node whose disk is full."""
 
     def place(self, job: Job) -> Job:
         raise EngineError("no space left on device")
 
 
 class Nodes(LocalEngine):
-    """Each start of a job is on the next of the nodes, and then on the last one.
+    """An engine that starts each job on the next of the nodes, and then always on the last one.
 
-    A job cannot be started on the nodes in `full`. A job that is killed by SIGKILL was lost with its node.
+    A job cannot be started on the nodes in `full`. A job that is killed by SIGKILL is reported as lost with its node.
     """
 
     def __init__(self, model: Path, nodes: Sequence[str], full: Sequence[str] = ()) -> None:
@@ -59,7 +59,7 @@ class Nodes(LocalEngine):
         return [self._as_loss(event) if isinstance(event, Exited) else event for event in found]
 
     def _failed_start(self, job: Job) -> list[Event]:
-        """What a node says about a job that it cannot start."""
+        """Return the reason of a node that cannot start a job."""
         part = {"rank": 0, "addresses": ["127.0.0.1"], "slots": [1], "port": 1, "gpus": []}
         with tempfile.TemporaryDirectory() as directory:
             relay = RelaySocket(directory)

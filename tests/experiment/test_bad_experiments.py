@@ -1,4 +1,6 @@
-"""What cannot run is refused when it is created, by name, and leaves nothing behind; secrets stay where they are."""
+"""Experiments that cannot run are rejected at creation, with the reason, and leave nothing behind; secrets stay
+private.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ CONFIG: dict[str, Any] = {
 
 
 def refused(search: Search, *options: str, **fields: Any) -> str:
-    """What `det experiment create` says; nothing of an experiment may be there afterwards."""
+    """Return the error of `det experiment create`, and check that nothing of an experiment exists."""
     path = search.home / "config.yaml"
     path.write_text(dump_yaml({**CONFIG, **fields}))
     done = search.det("experiment", "create", str(path), str(search.model_dir), *options, check=False)
@@ -142,7 +144,7 @@ def test_odd_entries_are_taken_or_left_out_by_name(search: Search, tmp_path: Pat
     (given / ".git").mkdir()
     (given / ".git" / "config").write_text("")
     here = os.getcwd()
-    os.chdir(given)  # the name of a socket must be short
+    os.chdir(given)  # the path of a socket must be short
     try:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind("socket")

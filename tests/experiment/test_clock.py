@@ -1,4 +1,4 @@
-"""A wall clock that jumps changes nothing: durations are by another clock, order is by numbers (R22)."""
+"""A wall clock that jumps changes nothing: durations are measured by another clock, order is by numbers (R22)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
         "divisor": 2,
     },
     "max_restarts": 0,
-    "hang_timeout": 120,  # limits that a day is longer than, and the whole search shorter
+    "hang_timeout": 120,  # limits that are shorter than a day, and longer than the search
     "max_trial_seconds": 600,
     "preemption_timeout": 120,
     "reproducibility": {"experiment_seed": 5},
@@ -56,7 +56,7 @@ def test_a_day_back_and_forward(
         set_off(off, day * DAY)
     wait_for_reports(search, 4)
     with search.opened() as store:
-        store.experiments.request(experiment, "pause")  # by the true clock
+        store.experiments.request(experiment, "pause")  # by the correct clock
     assert runner.wait(15) == 1
     with search.opened() as store:
         written = [row.reported for trial in store.experiments.trials(experiment) for row in store.metrics(trial.id)]
@@ -71,7 +71,7 @@ def test_a_day_back_and_forward(
 
 
 def set_off(file: Path, seconds: float) -> None:
-    """Old or new, never empty."""
+    """Set the offset atomically."""
     draft = file.with_suffix(".new")
     draft.write_text(str(seconds))
     draft.replace(file)

@@ -1,4 +1,4 @@
-"""An experiment that has ended goes on with a changed configuration, exactly as if it had been planned so."""
+"""An ended experiment continues with a changed configuration, exactly as if it had been planned so."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_longer_training_is_the_planned_one_bit_for_bit(make_search: MakeSearc
 def test_the_one_trial_goes_on_and_survives_being_killed(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a longer command, and with other constants; every step is there once, as if nothing had happened."""
+    """Continue it with a longer command and other constants; every step is recorded once, as without interruption."""
     search = make_search("steady", scripts({"name": "single"}))
     monkeypatch.setenv("XDG_DATA_HOME", str(search.home))
     experiment = search.create()
@@ -105,7 +105,7 @@ def test_the_one_trial_goes_on_and_survives_being_killed(
 
 
 def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch) -> None:
-    """As after a mistake in the command: the trials are the same, one more is added, and all use what they may."""
+    """As after a mistake in the command: the trials are the same, one is added, and all may restart more often."""
     config = {**scripts({"name": "random", "max_trials": 2}, "python3 train.py 0.2"), "resources": {"max_slots": 1}}
     search = make_search("steady", config)
     experiment = search.create()
@@ -130,7 +130,9 @@ def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch
 def test_a_search_that_compared_its_trials_is_extended_with_other_settings(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was changed stands before the runner extends it; after a crash in between the same words do the rest."""
+    """The changes are stored before the runner extends the search; after a crash in between the same command completes
+    it.
+    """
     searcher = {"name": "adaptive_asha", "max_trials": 2, "max_time": 4, "time_metric": "batches"}
     search = make_search("steady", scripts(searcher))
     monkeypatch.setenv("XDG_DATA_HOME", str(search.home))

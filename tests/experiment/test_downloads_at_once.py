@@ -29,7 +29,7 @@ def storage(tmp_path: Path) -> DirectoryStorage:
 
 
 class Together(DirectoryStorage):
-    """All of them have looked at the target, and fetched their copy, before the first one puts it there."""
+    """Makes all of them check the target and fetch their copies before the first one moves its copy there."""
 
     def __init__(self, root: Path, barrier: Barrier) -> None:
         super().__init__(root)
@@ -66,7 +66,7 @@ def test_all_of_them_succeed(before: str, storage: DirectoryStorage, tmp_path: P
 
 
 def test_fetches_into_one_directory_leave_whole_files(storage: DirectoryStorage, tmp_path: Path) -> None:
-    """As several programs that call `checkpoint.download` with the same directory."""
+    """As several programs do that call `checkpoint.download` with the same directory."""
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=storage.fetch, args=(UUID, tmp_path / "target")) for _ in range(PROCESSES)]
     for process in processes:

@@ -1,4 +1,4 @@
-"""Every form of an entrypoint runs, and is told all that a trial may ask about itself."""
+"""Every form of an entrypoint runs, and can read all that a trial may ask about itself."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def config(entrypoint: str | list[str], **fields: Any) -> dict[str, Any]:
         "data": {"url": "/nowhere"},
         "records_per_epoch": 1000,
         "max_restarts": 0,
-        "reproducibility": {
-            "experiment_seed": 1
-        },  # by default the time, at which trials may be better one after another
+        "reproducibility": {"experiment_seed": 1},  # by default the time, by which a later trial may be better
         **fields,
     }
 
@@ -74,7 +72,7 @@ def test_every_form_is_told_everything(engine: LocalEngine, entrypoint: str | li
 
 
 def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
-    """Field by field, and the variables of the same meaning."""
+    """Check each field, and the variables of the same meaning."""
     (trial,) = found.trials
     experiment = found.experiment
     own, variables = shown["_trial_info"], shown["environment"]
@@ -142,7 +140,7 @@ def test_variables(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("unit", ["batches", "epochs"])
 def test_operations_up_to_each_rung(engine: LocalEngine, unit: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What a validation lacks, its length and its metric, comes with `report_completed`: nothing to warn of."""
+    """`report_completed` adds the missing length and metric to a validation: there is no warning."""
     searcher = {
         "name": "adaptive_asha",
         "metric": "validation_loss",

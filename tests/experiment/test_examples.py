@@ -11,7 +11,7 @@ from tests.helpers.searches import Search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-# Every kind of entrypoint and searcher among them, and every example; all the files are read by tests/config.
+# One of every kind of entrypoint and searcher, and every example; tests/config reads all the files.
 FILES = [
     pytest.param("mnist_pytorch/const", marks=pytest.mark.thorough),
     "mnist_pytorch/distributed",

@@ -1,4 +1,4 @@
-"""One process at a time runs an experiment; another one takes over when it is gone, never while it works (R18)."""
+"""One process at a time runs an experiment; another one takes over when it has exited, never while it works (R18)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG: dict[str, Any] = {
 
 
 def at_work(search: Search, experiment: int, more: int = 4) -> None:
-    """Until the trials have reported so much more."""
+    """Wait until the trials have made a number of further reports."""
 
     def count(store: Any) -> int:
         return sum(len(store.metrics(trial.id)) for trial in store.experiments.trials(experiment))
@@ -64,7 +64,7 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
         assert row.holder.process.pid == holder.pid
         assert started - 1 < row.holder.since < time.time() + 1
         assert [trial.runs for trial in store.experiments.trials(experiment)] == [1, 1]
-    # Its death is seen at once by the next one.
+    # The next process notices its death at once.
     holder.kill()
     holder.communicate()
     search.wait_for_silence()
@@ -77,7 +77,7 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
 
 
 def next_refusal(runners: Sequence[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
-    """The next one that gives up, and what it says."""
+    """Return the error of the next process that gives up."""
 
     def ended() -> list[subprocess.Popen[str]]:
         return [runner for runner in runners if runner.pid not in known and runner.poll() is not None]
@@ -91,7 +91,7 @@ def next_refusal(runners: Sequence[subprocess.Popen[str]], known: dict[int, str]
 
 @pytest.mark.thorough
 def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
-    """Takes more than twenty seconds by design: so long a living holder may be silent."""
+    """This takes more than twenty seconds by design: a live holder may be silent for that long."""
     search = make_search("steady", CONFIG)
     experiment = search.create()
     old = search.start(experiment)
@@ -103,7 +103,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     new = search.start(experiment)
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
-    psutil.wait_procs(old_trials, timeout=10)  # they see by themselves that they were overtaken
+    psutil.wait_procs(old_trials, timeout=10)  # they notice by themselves that another process has taken over
     assert all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in old_trials)
     os.kill(old.pid, signal.SIGCONT)
     assert old.wait(15) == 1

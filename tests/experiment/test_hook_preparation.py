@@ -1,4 +1,4 @@
-"""A startup hook by itself: where it installs, what it leaves, how often it runs, and how it fails."""
+"""A startup hook alone: where it installs, what it leaves, how often it runs, and how it fails."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ MakeHook = Callable[[str], ExperimentFiles]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home directory: pip asks for the version of rustc, which may create its settings there."""
+    """Return a home directory: pip asks for the version of rustc, which may create its settings there."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
 
 
 @pytest.fixture
 def make_hook() -> MakeHook:
-    """make_hook(text): the files of an experiment that has this hook."""
+    """Return the function make_hook(text), which creates the files of an experiment that has this hook."""
 
     def make(text: str) -> ExperimentFiles:
         files = ExperimentFiles.for_key("key")
@@ -115,7 +115,7 @@ def test_another_package_named_determined_is_refused(make_hook: MakeHook) -> Non
 def test_what_it_exports_and_where_it_ends(
     make_hook: MakeHook, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is sourced; `exit 0` ends it, and what it exported before counts."""
+    """It is sourced; `exit 0` ends it, and variables that it exported before are kept."""
     monkeypatch.setenv("REMOVED", "by the hook")
     monkeypatch.setenv("KEPT", "as it is")
     monkeypatch.setenv("DET_TRIAL_ID", "7")

@@ -1,4 +1,4 @@
-"""Batch inference as a trial of an experiment: crashes and the clean-up of checkpoints cost no result."""
+"""Batch inference as a trial of an experiment: crashes and the retention of checkpoints lose no result."""
 
 from __future__ import annotations
 

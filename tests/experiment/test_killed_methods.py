@@ -1,4 +1,4 @@
-"""Searches that pause, promote and copy trials end as the undisturbed ones when their runners are killed (R16)."""
+"""Searches that pause, promote and copy trials end like uninterrupted ones when their runners are killed (R16)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_kills_change_nothing(make_search: MakeSearch, searcher: dict[str, Any])
 
 
 def without_pauses(record: dict[str, Any]) -> dict[str, Any]:
-    """Who is the last one of a round need not pause: that is a matter of speed, and nothing follows from it."""
+    """Remove pauses of the last trial of a round: whether it pauses depends on speed, and has no consequences."""
     for trial in record["trials"].values():
         trial["decisions"] = [decision for decision in trial["decisions"] if decision["action"] != "pause"]
     return record

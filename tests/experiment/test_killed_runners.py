@@ -1,4 +1,4 @@
-"""A search whose runner is killed again and again ends as the one that never was (R16)."""
+"""A search whose runner is killed again and again ends like an uninterrupted one (R16)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_same_lines_are_found(before: str, after: str, line: str) -> None:
 
 
 def test_long_lines_are_searched_once() -> None:
-    """With `.*` before it a text is looked for at every position to the end of the line, anew from each position."""
+    """A pattern that begins with `.*` is searched from each position to the end of the line."""
     built_in = policies(*(policy.pattern or "" for policy in BUILT_IN)).log_policies
     assert [policy.pattern.pattern for policy in built_in] == [
         "CUDA out of memory",

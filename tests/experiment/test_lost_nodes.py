@@ -1,4 +1,4 @@
-"""Trials whose nodes are lost, or cannot start them: who is to blame, and how often it is tried again."""
+"""Trials whose nodes are lost, or cannot start them: what counts as a failure, and how often it is retried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from determined.store.open import checked_place
 from tests.experiment.inside import Outcome, create, opened, run
 from tests.experiment.nodes import Nodes
 
-# Brings down its node until it has saved often enough.
+# Fails with its node until it has saved often enough.
 PROGRAM = """
 import os, signal
 import determined as det
@@ -77,7 +77,7 @@ def test_a_trial_that_progresses_may_lose_any_number_of_nodes(model: Path) -> No
 
 
 def test_a_trial_is_not_to_blame_for_nodes_that_cannot_start_it(model: Path) -> None:
-    bad = [name for name in ("a", "b", "c", "d") for _ in range(3)]  # then a node is not used any more
+    bad = [name for name in ("a", "b", "c", "d") for _ in range(3)]  # after these the node is not used any more
     outcome = searched(model, "reports", [*bad, "good"], full=("a", "b", "c", "d"))
     (trial,) = outcome.trials
     assert (trial.state, trial.runs, trial.restarts) == ("COMPLETED", 13, 0), trial.reason

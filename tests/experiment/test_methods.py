@@ -1,4 +1,4 @@
-"""Every search method, with real trials: what it promises about their number, length, state and hyperparameters."""
+"""Every search method with real trials: number, length, state and hyperparameters of the trials."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config(searcher: dict[str, Any], slots: int = 2, **fields: Any) -> dict[str,
 
 
 def lengths(found: Outcome) -> list[int]:
-    """How long each trial has trained; it reported every step, once."""
+    """Return how long each trial has trained; every step was reported once."""
     trained = []
     for trial in found.trials:
         steps = [report["batches"] for report in found.validations[trial.number]]
@@ -47,14 +47,16 @@ def lengths(found: Outcome) -> list[int]:
 
 
 def starts(found: Outcome, number: int) -> list[tuple[str | None, int, int]]:
-    """Of a trial: the checkpoint that it was given, the steps in that, and how many of them are its own."""
+    """Return for each start of a trial its checkpoint, the steps in it, and how many of them are its own."""
     lines = (found.work_dir(number) / "starts.txt").read_text().splitlines()
     words = [line.split() for line in lines]
     return [(None if uuid == "None" else uuid, int(held), int(own)) for uuid, held, own in words]
 
 
 def record(found: Outcome) -> list[Any]:
-    """All that must not depend on speed. Pauses do: the last one to come to a rung that is closed then ends there."""
+    """Return all that must not depend on speed. Pauses do: the last trial to reach a rung ends there if the rung is
+    closed.
+    """
     with opened() as store:
         decisions: dict[int, list[Any]] = {trial.number: [] for trial in found.trials}
         for entry in store.experiments.journal(found.experiment.id):
@@ -129,7 +131,7 @@ def test_halving_by_stopping(engine: LocalEngine, searcher: dict[str, Any]) -> N
     ids=["async_halving", "adaptive_asha"],
 )
 def test_halving_by_promotion(engine: LocalEngine, searcher: dict[str, Any]) -> None:
-    """Trials pause at a rung, saved; the ones that are promoted go on from there, to the next rung exactly."""
+    """Trials pause at a rung with a checkpoint; promoted ones resume there, and stop exactly at the next rung."""
     found = run(engine, "steady", config({**searcher, **HALVING}))
     assert len(found.trials) == 8
     for trial, length in zip(found.trials, lengths(found), strict=True):
@@ -141,7 +143,7 @@ def test_halving_by_promotion(engine: LocalEngine, searcher: dict[str, Any]) -> 
     promoted = [trial for trial in found.trials if trial.runs > 1]
     assert promoted, "nobody was paused and promoted: choose another seed"
     assert all(trial.restarts == 0 for trial in found.trials)
-    # By their results at the first rung, the best half came farther.
+    # The best half by the results at the first rung trained longer.
     with opened() as store:
         actions = [action["action"] for e in store.experiments.journal(found.experiment.id) for action in e.actions]
     assert "pause" in actions

@@ -23,7 +23,7 @@ from tests.helpers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 
 @dataclass
 class Runner:
-    """What a runner would send to a node."""
+    """The data that a runner sends to a node."""
 
     directory: Path
     code: Path = field(init=False)

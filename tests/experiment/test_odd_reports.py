@@ -1,4 +1,4 @@
-"""Trials that report in ways of their own are compared all the same; none of them waits for ever."""
+"""Trials that report in unusual ways are compared as well; none of them waits forever."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_no_metric_value_stops_the_runner_or_wins(tmp_path: Path) -> None:
     search.wait_for(lambda store: any(store.metrics(trial.id) for trial in store.experiments.trials(experiment)))
     os.killpg(runner.pid, signal.SIGKILL)
     runner.wait()
-    search.activate(experiment, timeout=60)  # it takes in again what was reported before
+    search.activate(experiment, timeout=60)  # it reads again what was reported before
     with search.opened() as store:
         trials = store.experiments.trials(experiment)
         assert {trial.state for trial in trials} <= {"COMPLETED", "STOPPED_EARLY"}
         assert [trial.best for trial in trials] == [None] * 6 + [0.5, 0.5, 0.25]
         assert store.experiments.get(experiment).best == 0.25
-        assert store.metrics(trials[0].id)[0].metrics["loss"] == 10**400  # kept as it was given
+        assert store.metrics(trials[0].id)[0].metrics["loss"] == 10**400  # stored as it was given
     for command in (["describe", "--metrics"], ["list-checkpoints", "--best", "9"], ["list-trials"]):
         search.det("experiment", command[0], str(experiment), *command[1:])
 
@@ -77,7 +77,7 @@ def test_every_rank_reports_and_the_chief_decides(tmp_path: Path) -> None:
         (run,) = store.runs()
         assert (run.attempt.number, run.metadata) == (1, {"of rank 0": trial.id, "of rank 1": trial.id})
         logs = [line.text for line in store.logs(trial.id)]
-        # At its rungs it waited for the decision about what the chief had reported.
+        # At its rungs it waited for the decision about the chief's report.
         reached = [entry.event for entry in store.experiments.journal(experiment) if "time" in entry.event]
         assert [(event["time"], event["metric"]) for event in reached] == [(2, trial.best), (4, trial.best)]
     assert sum("the value of the lowest rank is used" in line for line in logs) == 1

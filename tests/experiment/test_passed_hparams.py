@@ -1,4 +1,6 @@
-"""Scripts that pass hyperparameters of their own inside a search: recorded, warned of, and stopped when in vain."""
+"""Scripts that pass their own hyperparameters inside a search: recorded, warned of, and stopped if the search is
+pointless.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def config(how: str, trials: int = 5, slots: int = 1, **space: Any) -> dict[str,
 
 
 class Reading(threading.Thread):
-    """Reads what is written to a terminal until that is closed: its buffer is small."""
+    """Reads a terminal until it is closed: its buffer is small."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -84,7 +86,7 @@ def test_a_fixed_point_stops_the_search_and_keeps_its_results(engine: LocalEngin
 
 
 def test_a_killed_runner_comes_to_the_same_verdict(engine: LocalEngine) -> None:
-    """Killed after the third trial began, before anything was decided: the rows are as they were at that moment."""
+    """The runner is killed after the third trial began, before anything was decided: the rows are as they were then."""
     found = run(engine, "passing", config("fixed"))
     path = checked_place()
     database = SqliteDatabase(Path(path))
@@ -130,7 +132,7 @@ def test_values_that_nobody_searches_are_no_reason_to_stop(engine: LocalEngine) 
 
 @pytest.fixture
 def own_engine() -> Iterator[LocalEngine]:
-    """`run_here` reserves slots for it in the state directory of the test, and it keeps them."""
+    """Return an engine whose slots `run_here` reserves in the state directory of the test."""
     with LocalEngine(2) as made:
         yield made
 

@@ -49,7 +49,7 @@ def test_a_search_survives_crashes_of_its_server(make_search: MakeSearch, server
     for _ in range(3):
         wait_for_reports(search, 8)
         server.stop("immediate")
-        time.sleep(1.0)  # it is away for a while, not for a moment
+        time.sleep(1.0)  # it is unavailable for a while, not only for a moment
         server.start()
         assert runner.poll() is None, search.said.read_text()
     assert runner.wait(120) == 0, search.said.read_text()

@@ -1,4 +1,4 @@
-"""How much of a search is done: the figure that is shown and stored."""
+"""The progress of a search: the figure that is shown and stored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def running(searcher: Any, least: float = 0.0) -> RunnerState:
 
 @pytest.mark.parametrize("method", ["adaptive_asha", "async_halving"])
 def test_it_never_decreases(method: str) -> None:
-    """The estimate of a searcher does: a trial that is promoted has more before it than was to be expected."""
+    """The estimate of a searcher does decrease: a promoted trial has more left to train than was expected."""
     decreased = 0
     for seed in range(5):
         searcher = make(method, seed=seed)

@@ -1,4 +1,4 @@
-"""After a pause, people who watch see what trials did before it."""
+"""After a pause, the live view shows what trials did before it."""
 
 from __future__ import annotations
 

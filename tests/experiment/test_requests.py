@@ -1,4 +1,4 @@
-"""What people ask of a running search, by commands, by signals, and when nobody runs it."""
+"""Requests to a search that runs, by commands and by signals, and to one that no process runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def validations(store: Store, experiment: int) -> int:
 
 
 def start_and_wait(search: Search, experiment: int, count: int) -> subprocess.Popen[str]:
-    """A runner, after so many more validations."""
+    """Start a runner, and wait for a number of further validations."""
     with search.opened() as store:
         before = validations(store, experiment)
     runner = search.start(experiment)
@@ -121,7 +121,7 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
 
 
 def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> None:
-    """Only SIGINT counts. The experiment stays PAUSED, also for programs that do not listen, and can be resumed."""
+    """Only SIGINT counts. The experiment stays PAUSED, also for programs that ignore requests, and can be resumed."""
     deaf = "trap '' INT; echo begun; test -e done || sleep 600"
     search = make_search("steady", {**config({"name": "random", "max_trials": 2}, deaf), "hang_timeout": 0})
     experiment = search.create()
@@ -145,7 +145,7 @@ def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> N
 
 
 def test_the_third_interrupt_ends_a_runner_that_is_stuck() -> None:
-    """The first two are announced and leave the program alone, SIGTERM and SIGHUP in between do not count."""
+    """The first two are announced and leave the program alone; SIGTERM and SIGHUP in between do not count."""
     announced: queue.SimpleQueue[tuple[str, signal.Signals]] = queue.SimpleQueue()
     interrupts = Interrupts(lambda request, number: announced.put((request, number)))
     with interrupts.listening():
@@ -162,7 +162,7 @@ def test_the_third_interrupt_ends_a_runner_that_is_stuck() -> None:
 
 
 def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> None:
-    """Trials stand at their last checkpoints, none is canceled, and the search ends as an undisturbed one does."""
+    """Trials keep their last checkpoints, none is canceled, and the search ends like an uninterrupted one."""
     undisturbed = make_search("steady", config(ADAPTIVE, QUICK))
     undisturbed.activate(undisturbed.create())
     search = make_search("steady", config(ADAPTIVE, "python3 train.py 0.1 16"))
@@ -200,7 +200,7 @@ def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
 
 
 def test_a_search_is_extended(make_search: MakeSearch) -> None:
-    """After its end, and in the middle: the trials are those of a search that was planned so."""
+    """It is extended after its end and in the middle: the trials are those of a search that was planned so."""
     longer = make_search("steady", config({"name": "random", "max_trials": 5}, QUICK))
     longer.activate(longer.create())
     search = make_search("steady", config({"name": "random", "max_trials": 2}, QUICK))
@@ -223,7 +223,7 @@ def test_a_search_is_extended(make_search: MakeSearch) -> None:
 
 @pytest.mark.thorough
 def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
-    """It goes on without what was cancelled; what was asked before, and heard by nobody, is out of date."""
+    """It continues without the canceled trials; requests from before that no process handled are outdated."""
     search = make_search("steady", config({"name": "random", "max_trials": 2}, "python3 train.py 0.1 25"))
     experiment = search.create()
     runner = start_and_wait(search, experiment, 2)
@@ -240,7 +240,7 @@ def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.thorough)])
 def test_everybody_is_told_to_end(make_search: MakeSearch, number: signal.Signals) -> None:
-    """As when the machine is shut down: the experiment is paused, and no trial is blamed for having left."""
+    """As when the machine is shut down: the experiment is paused, and no trial counts as failed."""
     search = make_search("steady", config({"name": "random", "max_trials": 4}, "python3 train.py 0.1 20"))
     experiment = search.create()
     runner = start_and_wait(search, experiment, 6)

@@ -96,7 +96,7 @@ def test_what_would_fail_again_is_not_retried(
         assert len(own) == trial.restarts, how
         for number, line in enumerate(own, start=1):
             assert f"failed and is started again (restart {number} of 2): " in line
-    with opened() as store:  # the next runner would know it as well
+    with opened() as store:  # the next runner would recognize it as well
         experiment_id = found["alike"].experiment_id
         restored = trials(store.experiments.trials(experiment_id), store.experiments.journal(experiment_id), {})
     assert {trial.spec.hparams["how"]: bool(trial.failures.without_report) for trial in restored} == {

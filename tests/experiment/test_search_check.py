@@ -1,4 +1,4 @@
-"""When a search is in vain: a pure decision about what trials were assigned and what they passed."""
+"""When a search is pointless: decided from the assigned and the passed hyperparameters of trials."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def searched(hparams: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_vain(trials: Trials) -> bool:
-    """The rule, written down without regard to cost."""
+    """The rule, written without regard to cost."""
     points = [searched(passed) for _, passed in trials]
     if not points or not points[0] or any(point != points[0] for point in points):
         return False
@@ -87,7 +87,7 @@ def live(number: int, lr: float) -> LiveTrial:
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]])
 def test_the_order_in_which_trials_begin_does_not_matter(order: list[int]) -> None:
-    """Trial 3 passes something else: with fewer slots it would not have begun before the first three prove it."""
+    """Trial 3 passes other values: with fewer slots it would not have started before the first three prove the rule."""
     effects, trials = EffectiveHparams(SPACE), {number: live(number, number / 10) for number in range(4)}
     found = []
     for number in order:

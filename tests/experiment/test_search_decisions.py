@@ -1,4 +1,4 @@
-"""Why a search made its decisions, of searches with real trials."""
+"""The recorded reasons of the decisions of searches with real trials."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_replay_that_disagrees_leaves_the_recorded_decisions(engine: LocalEngi
     found = of(outcome)
     assert found.problem is not None
     assert "replaying the search gives others" in found.problem
-    # Without a comparison nothing tells a promotion from another continuation.
+    # Without a comparison a promotion cannot be distinguished from another continuation.
     recorded = [(d.sequence, d.kind.replace("promoted", "continued"), d.trial_id) for d in before.decisions]
     assert [(d.sequence, d.kind.replace("promoted", "continued"), d.trial_id) for d in found.decisions] == recorded
     unexplained = [d for d in found.decisions if d.kind == "stopped" and d.place is None]
@@ -152,7 +152,7 @@ def test_a_missing_package_leaves_the_recorded_decisions(engine: LocalEngine, mo
     pytest.importorskip("optuna")
     outcome = run(engine, "steady", config({"name": "optuna", "max_trials": 2}))
     assert of(outcome).problem is None
-    monkeypatch.setitem(sys.modules, "optuna", None)  # what an environment without the package does
+    monkeypatch.setitem(sys.modules, "optuna", None)  # as in an environment without the package
     found = of(outcome)
     assert found.problem is not None
     assert "pip install" in found.problem

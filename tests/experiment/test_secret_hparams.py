@@ -1,4 +1,4 @@
-"""Secrets among the hyperparameters of an experiment: trials train with them, and the store does not hold them."""
+"""Secrets among the hyperparameters of an experiment: trials train with them, and the store does not contain them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_trials_train_with_what_the_store_does_not_hold(data_home: Path, tmp_pat
     assert {trial.hparams["api_token"] for trial in found.trials} == {MASK}
     assert SECRET not in str(views)
     holding = {path.name for path in data_home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()}
-    assert holding == {"config.json"}  # of the experiment, for its owner alone
+    assert holding == {"config.json"}  # of the experiment, readable by its owner only
     assert SECRET not in det_ok("e", "describe", str(experiment_id), "--json")
     with opened() as store:
         rows, journal = store.experiments.trials(experiment_id), store.experiments.journal(experiment_id)

@@ -57,7 +57,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def engine() -> Iterator[LocalEngine]:
-    """One for each test: it starts its warm process anew, with the interpreter that a hook has made."""
+    """An engine for each test: it starts a new warm process with the interpreter of the hook's environment."""
     with LocalEngine(2) as made:
         yield made
 
@@ -115,7 +115,7 @@ def test_all_trials_get_what_it_left(engine: LocalEngine, tmp_path: Path) -> Non
     assert "secret-value" not in str(found.logs)
     assert [trial.state for trial in found.trials] == ["COMPLETED", "ERROR"]
     assert (found.trials[1].reason or "").startswith("ValueError: failed with ******** (train.py, line ")
-    assert not (root / "code" / "data").exists()  # a fork gets the code as it was
+    assert not (root / "code" / "data").exists()  # a fork inherits the code of the warm process
     with opened() as store:
         delete_experiment(store, found.experiment.id)
     assert not root.exists()
@@ -155,7 +155,7 @@ def test_a_failing_hook_creates_nothing(engine: LocalEngine, tmp_path: Path, dat
 
 
 def test_a_hook_that_fails_later_pauses_the_experiment(engine: LocalEngine, tmp_path: Path) -> None:
-    """As when another interpreter runs it: no trial is started, none is lost, and `activate` tries again."""
+    """As when another interpreter runs it: no trial is started or lost, and `activate` tries again."""
     number = create(engine, model(tmp_path, HOOK.format(count=tmp_path / "count")), config())
     hook = Path(outcome(number).experiment.code_dir) / "startup-hook.sh"
     good = hook.read_text()
@@ -192,7 +192,7 @@ def test_killed_interrupted_and_canceled_during_the_hook(make_search: MakeSearch
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     search.wait_for_silence()
-    interrupted = started()  # the one before holds nothing any more
+    interrupted = started()  # the environment before contains nothing any more
     interrupted.send_signal(signal.SIGINT)
     assert interrupted.wait(30) == 130
     search.wait_for_silence()

@@ -1,4 +1,4 @@
-"""The states of a trial: the transitions are those of ARCHITECTURE.md, and rows say the same as the runner's memory."""
+"""The states of a trial: the transitions are those of ARCHITECTURE.md, and rows agree with the runner's memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CALLS: dict[str, list[Callable[[LiveTrial], TrialChange]]] = {
 
 
 def table() -> dict[str, dict[TrialState, set[str]]]:
-    """Return the new states by transition and state, as ARCHITECTURE.md says."""
+    """Return the new states by transition and state, from the table in ARCHITECTURE.md."""
     text = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text()
     found: dict[str, dict[TrialState, set[str]]] = {}
     _, _, section = text.partition("### The states of a trial")
@@ -65,7 +65,7 @@ def table() -> dict[str, dict[TrialState, set[str]]]:
 
 
 def trial_in(state: TrialState, trial_id: int = 1) -> tuple[LiveTrial, list[TrialChange]]:
-    """Return a trial that came to a state by transitions, and their changes."""
+    """Return a trial that reached a state by transitions, and their changes."""
     spec = TrialSpec(trial_id, 0, "a", {}, seed=0, bracket=0, rungs=(16.0, 32.0))
     trial = LiveTrial(spec, RowValues("QUEUED", goal=16.0))
     if state == "QUEUED":

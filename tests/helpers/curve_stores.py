@@ -1,4 +1,4 @@
-"""Searches with curves, written to a store without training: what charts of them show is known."""
+"""Searches with known curves, written to a store without training, for tests of charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Callable[[int, int], dict[str, Any]]  # number of the trial and step to
 
 
 def falling(number: int, step: int) -> dict[str, Any]:
-    """A loss that falls to a level of the trial's own, and an accuracy."""
+    """A loss that falls to a different level for each trial, and an accuracy."""
     loss = 0.1 * (number + 1) + math.exp(-step / 40)
     return {"error": loss, "accuracy": 1 / (1 + loss)}
 

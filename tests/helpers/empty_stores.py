@@ -17,7 +17,7 @@ from tests.helpers.postgres import PostgresServer
 
 _SCHEMA = "determined"
 
-# The version of the schema is the only row of a new store that is the same in all of them.
+# The version of the schema is the only row that all new stores have in common.
 _DELETE_ROWS = f"""
 DO $$
 DECLARE
@@ -50,15 +50,15 @@ _END_OTHER_SESSIONS = (
 
 
 class SqliteStores:
-    """Copies of one file."""
+    """Stores on SQLite: copies of one file."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "store.sqlite"
         open_store(self._file).close()
 
     def create(self, path: Path) -> None:
-        """Create an empty store at a path, with an identity of its own."""
-        shutil.copy(self._file, path)  # with its permissions
+        """Create an empty store with a new identity at a path."""
+        shutil.copy(self._file, path)  # keeps its permissions
         connection = sqlite3.connect(path)
         with connection:
             connection.execute("UPDATE store_identity SET uuid = ?", [str(uuid.uuid4())])
@@ -66,16 +66,16 @@ class SqliteStores:
 
 
 class PostgresStores:
-    """Databases of one server that tests use one after the other."""
+    """Stores on PostgreSQL: databases of one server that tests use one after the other."""
 
     def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self._without_tables: list[str] = []
         self._with_tables: list[tuple[str, Any]] = []
-        self._in_use: dict[str, Any] = {}  # by URL: the state of the tables when it was given
+        self._in_use: dict[str, Any] = {}  # by URL: the state of the tables when the database was handed out
 
     def take(self, *, with_tables: bool) -> str:
-        """Return the URL of a database that no test uses: an empty store, or one that is still to be created."""
+        """Return the URL of a database that no test uses: an empty store, or a database without tables."""
         if with_tables and self._with_tables:
             url, state = self._with_tables.pop()
         else:

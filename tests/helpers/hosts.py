@@ -1,4 +1,4 @@
-"""Machines with a network, a host name and processes of their own, as namespaces of this machine.
+"""Machines with separate networks, host names and processes, as namespaces of this machine.
 
 with two_hosts() as (first, second):
     subprocess.run(first.command("hostname"))
@@ -26,7 +26,7 @@ import psutil
 from tests.helpers.system import impossible, missing
 
 _PROGRAMS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "hostname": "hostname"}
-# Ends of processes that nobody waits for are taken by the first process of the host, as long as it ignores them.
+# The first process of the host reaps orphans, as long as it ignores SIGCHLD.
 _HOLD = """
 set -e
 mount --bind "$1" /etc/hosts
@@ -40,7 +40,7 @@ exec cat
 
 @dataclass(frozen=True)
 class Host:
-    """One of two machines."""
+    """One of two simulated machines."""
 
     name: str
     address: str
@@ -48,13 +48,13 @@ class Host:
     pid: int  # of the process that holds its namespaces
 
     def command(self, *arguments: str) -> list[str]:
-        """The command with which a program runs on this host, in its root directory."""
+        """Return the command with which a program runs on this host, in its root directory."""
         return ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--net", "--pid", "--", *arguments]
 
 
 @contextmanager
 def two_hosts() -> Iterator[tuple[Host, Host]]:
-    """Two hosts that reach each other; the names of their interfaces differ, as on unequal machines."""
+    """Start two hosts that reach each other; the names of their interfaces differ, as on different machines."""
     for program, package in _PROGRAMS.items():
         if shutil.which(program) is None:
             missing(program, package)
@@ -94,7 +94,7 @@ def _held(name: str, address: str, interface: str, directory: Path) -> Iterator[
             (inside,) = psutil.Process(holder.pid).children()
             yield Host(name, address, interface, inside.pid)
         finally:
-            holder.kill()  # which also kills the first process of the host, and with that the kernel all others
+            holder.kill()  # which also kills the first process of the host, and with it all others
 
 
 def _run(*command: str) -> None:

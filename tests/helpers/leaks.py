@@ -29,7 +29,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from weakref import WeakSet
 
-# What has just been told to end may take a moment; on a machine that is busy with other programs, several.
+# Processes that were just requested to end may take a moment, on a busy machine several seconds.
 GRACE_SECONDS = 10.0
 
 # pytest changes it between the setup, the call and the teardown of a test.
@@ -51,7 +51,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What tests share. Children of a parent, such as the warm interpreter, belong to the test that is running."""
+    """What tests share. Children of a shared parent, such as the warm interpreter, belong to the running test."""
 
     processes: set[int] = field(default_factory=set)
     threads: WeakSet[threading.Thread] = field(default_factory=WeakSet)
@@ -109,7 +109,7 @@ def starts_processes_for_tests(pid: int) -> None:
 
 
 def take() -> Snapshot:
-    """Return what exists now. Every test waits for this twice, so it reads no more than a few directories."""
+    """Return what exists now. This is called twice for every test, so it reads no more than a few directories."""
     return Snapshot(
         environment=dict(os.environ),
         directory=_working_directory(),
@@ -122,7 +122,7 @@ def take() -> Snapshot:
 
 
 def found(before: Snapshot, tmp_path: Path, allowed_files: Iterable[str] = ()) -> list[str]:
-    """Describe what a test left behind, and remove or restore all of it but files, for the sake of the next test.
+    """Describe what a test left behind; remove or restore all of it except files, so that the next test starts clean.
 
     Files whose names match one of the patterns in `allowed_files` are not reported.
     """
@@ -210,7 +210,7 @@ def _new_files(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def _is_allowed(path: str, patterns: Iterable[str]) -> bool:
-    """Whether a pattern allows this file, or it is the cache of a tool that works in this repository meanwhile."""
+    """Return whether a pattern allows this file, or it is the cache of a tool that runs in this repository."""
     name = os.path.basename(path)
     return name in (".mypy_cache", ".ruff_cache", ".hypothesis") or any(fnmatch(name, pattern) for pattern in patterns)
 
@@ -249,7 +249,9 @@ def _read(path: str) -> bytes:
 
 
 def _is_ours(thread: threading.Thread) -> bool:
-    """Whether the thread runs code of this repository; libraries keep daemon threads for the life of the process."""
+    """Return whether the thread runs code of this repository; libraries keep daemon threads for the life of the
+    process.
+    """
     target = getattr(thread, "_target", None)
     modules = (type(thread).__module__, getattr(target, "__module__", None) or "")
     return any(module.split(".")[0] in ("determined", "tests") for module in modules)

@@ -1,4 +1,4 @@
-"""File systems for tests that need one of their own: read-only, or full."""
+"""File systems for tests that need a separate one: read-only, or full."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def read_only(directory: Path) -> Iterator[None]:
-    """Mount the directory read-only meanwhile: modes would not keep root from writing."""
+    """Mount the directory read-only for the duration of the block: file modes would not stop root from writing."""
     _mount("--bind", str(directory), str(directory))
     try:
         _mount("-o", "remount,ro,bind", str(directory))

@@ -44,7 +44,7 @@ class Notebook:
         return Cell(self._loop.run_until_complete(running))
 
     def run_and(self, code: str, meanwhile: Callable[[], None]) -> Cell:
-        """Run a cell, and something else while it runs."""
+        """Run a cell, and call a function while it runs."""
         with ThreadPoolExecutor(1) as pool:
             doing = pool.submit(meanwhile)
             cell = self.run(code)
@@ -52,12 +52,12 @@ class Notebook:
         return cell
 
     def start(self, code: str) -> None:
-        """Run a cell, and do not wait for it."""
+        """Start a cell without waiting for it."""
         assert self._client.kc is not None
         self._client.kc.execute(code)
 
     def restart(self) -> None:
-        with leaks.shared():  # the kernel belongs to several tests
+        with leaks.shared():  # the kernel is shared by several tests
             self._loop.run_until_complete(self._manager().restart_kernel())
         assert isinstance(self._client.kc, AsyncKernelClient)
         self._loop.run_until_complete(self._client.kc.wait_for_ready(timeout=60))
@@ -67,13 +67,13 @@ class Notebook:
         return self._client.km
 
     def state_of_runs(self) -> list[tuple[int, str]]:
-        """Experiment and state of each run, the oldest first."""
+        """Return experiment and state of each run, the oldest first."""
         with records.opened(self.data) as store:
             return [(run.experiment_id, run.attempt.state) for run in store.runs()[::-1]]
 
 
 class Cell:
-    """What a cell has shown."""
+    """The output of a cell."""
 
     def __init__(self, cell: Any) -> None:
         self.outputs = cell.outputs
@@ -92,7 +92,7 @@ class Cell:
 
 @contextmanager
 def started(place: Path) -> Iterator[Notebook]:
-    """Start a kernel in a directory; it ends with the block."""
+    """Start a kernel in a directory, and end it after the block."""
     client = NotebookClient(nbformat.v4.new_notebook(), allow_errors=True, resources={"metadata": {"path": str(place)}})
     with asyncio.Runner() as runner:
         loop = runner.get_loop()

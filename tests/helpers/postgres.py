@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: one for the session, a database of its own for each test."""
+"""A real PostgreSQL server for tests: one for the session, a separate database for each test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUOTED = "s3cr3t%2Fwith%3Aodd%40characters%3F"
 
 
 class PostgresServer:
-    """Listens on loopback, and asks for a password."""
+    """A server that listens on loopback and requires a password."""
 
     def __init__(self, directory: Path) -> None:
         self._data = directory / "data"
@@ -35,16 +35,16 @@ class PostgresServer:
         self.start()
 
     def start(self) -> None:
-        # Neither a crash of the machine nor a copy of the server matters here, so nothing is written for them.
+        # Durability is switched off: a crash of the machine does not matter here.
         settings = "-F -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c autovacuum=off"
         options = f"-p {self._port} -c listen_addresses=127.0.0.1 -k {self._data} {settings}"
         self._run("pg_ctl", "-D", self._data, "-o", options, "-l", self._data / "log", "-w", "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        """As a crash would: nothing is finished, connections are cut.
+        """Stop the server as a crash would: nothing is finished, connections are cut.
 
-        Afterwards the server repeats what was written since its last checkpoint. Without one now, that would be
-        all that earlier tests have written.
+        Afterwards the server replays its log since its last checkpoint. Without the checkpoint that is made here, that
+        would be everything that earlier tests have written.
         """
         import psycopg
 
@@ -56,7 +56,7 @@ class PostgresServer:
         return f"postgresql://det:{_QUOTED}@127.0.0.1:{self._port}/{database}"
 
     def new_database(self) -> str:
-        """The URL of an empty database."""
+        """Create an empty database, and return its URL."""
         import psycopg
 
         name = f"test_{os.getpid()}_{next(self._names)}"
@@ -69,7 +69,8 @@ class PostgresServer:
             [binary(program), *map(str, arguments)],
             user="postgres" if os.getuid() == 0 else None,
             cwd="/",
-            # The server serves the whole session, so it has no variables of the test that was first to need it.
+            # The server serves the whole session, so it must not get the environment variables of the test that started
+            # it.
             env={name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -81,7 +82,7 @@ class PostgresServer:
 
 
 def binary(program: str) -> str:
-    """Debian keeps the server's programs outside of PATH."""
+    """Return the path of a program of the server; Debian installs these outside of PATH."""
     found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{program}")) or [shutil.which(program) or ""]
     if not found[-1]:
         missing("PostgreSQL", "postgresql")
@@ -91,7 +92,7 @@ def binary(program: str) -> str:
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
     binary("initdb")
-    # Short, because the path of a socket must be; readable for the server's own user.
+    # Short, because the length of a socket's path is limited; readable for the user that runs the server.
     with tempfile.TemporaryDirectory(prefix="pg-", dir="/tmp") as directory:
         server = PostgresServer(Path(directory))
         try:

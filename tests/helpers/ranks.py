@@ -53,7 +53,7 @@ Target = Callable[..., object] | Path | str
 
 @dataclass(frozen=True)
 class RankResult:
-    """How one rank ended; `value` is None when it gave none back."""
+    """The result of one rank; `value` is None if it returned none."""
 
     rank: int
     returncode: int
@@ -70,14 +70,14 @@ class RankResult:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Return a port on which no process listens at this moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def put_result(value: object) -> None:
-    """Hand a value back to the test that started this rank."""
+    """Pass a value to the test that started this rank."""
     Path(os.environ[RESULT_VARIABLE]).write_text(json.dumps(value))
 
 
@@ -113,7 +113,7 @@ class Ranks:
         return results
 
     def kill(self) -> None:
-        """End whatever is left, children included."""
+        """Kill all remaining ranks and their children."""
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -211,13 +211,13 @@ def _command(target: Target, args: Sequence[Any]) -> list[str]:
         return [sys.executable, str(target), *map(str, args)]
     if isinstance(target, str):
         return [sys.executable, "-c", target, *map(str, args)]
-    # Not by `-m`: the program would be this repository, and each run would take a snapshot of it.
+    # Not by `-m`: the program would then be this repository, and each run would take a snapshot of it.
     call = "import sys; from tests.helpers.ranks import call; call(*sys.argv[1:])"
     return [sys.executable, "-c", call, f"{target.__module__}:{target.__qualname__}", json.dumps(list(args))]
 
 
 def call(spec: str, args: str) -> None:
-    """Call `module:function` with arguments in JSON, and hand its result back."""
+    """Call `module:function` with arguments in JSON, and pass its result to the test."""
     module, _, name = spec.partition(":")
     function = getattr(importlib.import_module(module), name)
     put_result(function(*json.loads(args)))

@@ -1,4 +1,4 @@
-"""What runs left in the store, for tests to look at.
+"""Reads from the store what runs have recorded.
 
 rows = metrics(data_home, "validation")        # of all runs below a data directory, in order
 assert run_of(context).phase == "training"     # of one run that is open, or was
@@ -19,7 +19,7 @@ from determined.store.store import Store
 
 @contextmanager
 def opened(data_home: Path | None = None) -> Iterator[Store]:
-    """The store below a data directory, by default this test's own."""
+    """Open the store below a data directory, by default that of the current test."""
     store = open_store(None if data_home is None else data_home / "determined" / "store.sqlite")
     try:
         yield store
@@ -28,20 +28,20 @@ def opened(data_home: Path | None = None) -> Iterator[Store]:
 
 
 def runs(data_home: Path | None = None) -> list[Run]:
-    """The oldest first."""
+    """Return all runs, the oldest first."""
     with opened(data_home) as store:
         return store.runs()[::-1]
 
 
 def run_of(context: core.Context) -> Run:
-    """The record of a run as it is now."""
+    """Return the record of a run."""
     context._supervisor.flush()
     (run,) = [run for run in runs() if run.attempt.run_dir == str(context.run_dir)]
     return run
 
 
 def metrics_of(context: core.Context) -> list[Metric]:
-    """What the run of a context reported, in order, samples last."""
+    """Return the reports of the run of a context, in order, samples last."""
     context._supervisor.flush()
     found: list[Metric] = []
     with opened() as store:
@@ -52,19 +52,19 @@ def metrics_of(context: core.Context) -> list[Metric]:
 
 
 def checkpoints(data_home: Path) -> list[Path]:
-    """The checkpoints below a data directory, the oldest first, by what the runs announced."""
+    """Return the directories of the checkpoints below a data directory, the oldest first."""
     return [data_home / "determined" / "checkpoints" / row.checkpoint_id for row in announced(data_home)]
 
 
 def announced(data_home: Path) -> list[StoredCheckpoint]:
-    """The checkpoints of all runs, the oldest first."""
+    """Return the records of the checkpoints of all runs, the oldest first."""
     with opened(data_home) as store:
         found = [row for run in store.runs() for row in store.checkpoints(run.trial_id)]
     return sorted(found, key=lambda row: row.reported)
 
 
 def metrics(data_home: Path, group: str) -> list[dict[str, Any]]:
-    """What the runs below a data directory reported, in order, each with its `steps_completed`."""
+    """Return the reports of the runs below a data directory, in order, each with its `steps_completed`."""
     with opened(data_home) as store:
         found = [row for run in store.runs()[::-1] for row in store.metrics(run.trial_id, group)]
     return [{"steps_completed": row.steps_completed, **row.metrics} for row in found]

@@ -26,12 +26,14 @@ from determined.store.workers.local_worker_store import LocalWorkerStore
 
 Messages = list[tuple[int, bytes]]
 _SCALARS = (int, float, str, bool, type(None))
-# Executed once: a repeated claim answers None, which is allowed, but tests want to see the warning.
+# Executed once: a repeated claim answers None, which is allowed, but the tests check for the warning.
 _ONCE = {"claim_shared_metric"}
 
 
 class Relay:
-    """A node and its runner in one thread: what arrives at the socket is given to `answer`, which returns answers."""
+    """A node and its runner in one thread: `answer` receives the requests that arrive at the socket, and returns
+    answers.
+    """
 
     def __init__(self, answer: Callable[[Messages], Messages]) -> None:
         # Short, because the path of a socket is limited.
@@ -62,7 +64,7 @@ class Relay:
 
 @contextmanager
 def serving(server: RelayServer, current: Callable[[str], int | None]) -> Iterator[Relay]:
-    """Serve jobs; `current` says whose trial's current one a job is."""
+    """Serve jobs; `current` returns the trial whose current job a job is."""
     relay = Relay(lambda requests: server.answer(requests, current).bodies)
     try:
         yield relay
@@ -72,7 +74,7 @@ def serving(server: RelayServer, current: Callable[[str], int | None]) -> Iterat
 
 
 class RelayedStore(RelayedWorkerStore):
-    """The store at a place, behind a relay that executes every call twice and lets everybody use every method.
+    """The store at a place, behind a relay that executes every call twice and allows every method to all jobs.
 
     For standalone runs, which a runner does not serve.
     """
@@ -103,12 +105,12 @@ class RelayedStore(RelayedWorkerStore):
 
 
 def methods() -> dict[str, dict[str, Any]]:
-    """The methods of the interface, each with the types of its arguments and of its result ("return")."""
+    """Return the methods of the interface, each with the types of its arguments and of its result ("return")."""
     return {name: codec.type_hints(name) for name in sorted(codec.method_names() | {"close"})}
 
 
 def is_plain(hint: Any) -> bool:
-    """Whether every value of this type is plain data."""
+    """Return whether every value of this type is plain data."""
     origin, args = get_origin(hint), get_args(hint)
     if hint in _SCALARS or hint is Any or origin is Literal:
         return True

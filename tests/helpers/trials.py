@@ -1,4 +1,4 @@
-"""Tiny trials and what goes with them, shared by several test files.
+"""Tiny trials and their helpers, shared by several test files.
 
     trial = fit(LineTrial, max_length=pytorch.Batch(5))
     assert trial.batch_indices == [0, 1, 2, 3, 4]
@@ -48,7 +48,7 @@ def line(records: int = RECORDS) -> TensorDataset:
 
 
 class LineTrial(pytorch.PyTorchTrial):
-    """One weight, plain SGD; remembers what it was called with."""
+    """One weight, plain SGD; records the arguments of its calls."""
 
     callbacks: dict[str, Any] = {}
     optimizer: torch.optim.Optimizer
@@ -66,7 +66,7 @@ class LineTrial(pytorch.PyTorchTrial):
 
     @property
     def weight(self) -> torch.Tensor:
-        """The weight of a model that is one linear layer."""
+        """Return the weight of a model that is one linear layer."""
         return cast(torch.Tensor, self.model.weight)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class LineTrial(pytorch.PyTorchTrial):
 
 
 class Recorder(pytorch.PyTorchCallback):
-    """Writes every hook into `calls`, as (name, arguments); several may share one list."""
+    """Appends every hook to `calls`, as (name, arguments); several may share one list."""
 
     def __init__(self, calls: list[Any] | None = None, name: str = "") -> None:
         self.calls: list[Any] = [] if calls is None else calls
@@ -121,7 +121,7 @@ def _recording(hook: str) -> Callable[..., None]:
 for _hook in [name for name in vars(pytorch.PyTorchCallback) if not name.startswith("_")]:
     if _hook not in _NOT_RECORDED:
         setattr(Recorder, _hook, _recording(_hook))
-# The loop looks at this hook's signature.
+# The loop inspects the signature of this hook.
 setattr(  # noqa: B010  (an assignment would be one to a method, which mypy rejects)
     Recorder,
     "on_training_epoch_start",

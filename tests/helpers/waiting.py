@@ -1,4 +1,4 @@
-"""Wait for something that another process or thread does, where it gives no signal of its own."""
+"""Wait for an effect of another process or thread if there is no signal to wait for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import psutil
 
 T = TypeVar("T")
 
-# Long enough for a machine that is busy with other programs, and shorter than the time-out of a test, so that the
-# message says what did not happen. No test is about this time.
+# Long enough for a busy machine, and shorter than the time-out of a test, so that the message says what did not happen.
+# No test is about this time.
 PATIENCE_SECONDS = 120.0
 
 
 def wait_until(condition: Callable[[], T], what: str = "") -> T:
-    """Return the first true result of the condition; fail, saying what did not happen, when there is none."""
+    """Return the first true result of the condition; fail after a time, and say what did not happen."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, what or "it did not happen"
@@ -31,12 +31,12 @@ def wait_for_text(path: Path) -> str:
 
 
 def wait_for_end(*pids: int) -> None:
-    """Wait until none of these processes runs any more."""
+    """Wait until none of these processes runs."""
     wait_until(lambda: not alive(pids), f"one of {pids} is still running")
 
 
 def alive(pids: tuple[int, ...] | list[int]) -> list[int]:
-    """Return those of these processes that run; one may end while it is looked at."""
+    """Return those of these processes that run; a process may end during the check."""
     found = []
     for pid in pids:
         try:

@@ -54,7 +54,7 @@ class Popen(subprocess.Popen[str]):
         super().__init__(*args, **options)
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
-        # The other arguments are positional as well: see the definition in the standard library.
+        # The other arguments may be positional: see the definition in the standard library.
         close_fds, pass_fds, cwd, env = rest[:4]
         pipes = rest[7:13]
         if preexec_fn is not None or pass_fds or not close_fds or isinstance(args, str):
@@ -179,11 +179,11 @@ def _start_server() -> str:
     listener.listen(64)
     with listener:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory, shown_process.ROOM],
+            [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory, shown_process.SPACE],
             cwd=_REPOSITORY,
             env={
                 **_without(("DET_", "PYTEST_", "XDG_", *SET_BY_IMPORTS), os.environ),
-                shown_process.VARIABLE: shown_process.ROOM,
+                shown_process.VARIABLE: shown_process.SPACE,
             },
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),

@@ -41,7 +41,7 @@ from tests.helpers.sibling import fork_sibling
 # Variables that importing torch or scikit-learn adds to this process, and one that is in force in every warm process.
 # If they differed between the server and a program, the program would need a fresh interpreter.
 SET_BY_IMPORTS = ("TORCHINDUCTOR_", "KMP_", "PYTHONDONTWRITEBYTECODE")
-# Variables of torchrun that nothing reads when it is imported.
+# Variables of torchrun that are not read on import.
 _OF_TORCHRUN = ("TORCHELASTIC_", "TORCH_NCCL_")
 
 # Sends a request and open files to a zygote, and returns the id of the process that it forked.
@@ -51,7 +51,7 @@ _ENGINE = "determined.engines.warm.client"
 _RUNNER = "determined.queue.runner_process"
 _DAEMON = "determined.queue.daemon_start"
 _LAUNCHER = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
-# The wrapper of a rank is run as `__main__`, and its own module cannot be changed before. It starts nothing else.
+# The wrapper of a rank is run as `__main__`, and its own module cannot be changed before. It starts no other processes.
 _WRAPPER = "subprocess"
 OF_PYTEST = (_ENGINE, _DAEMON)  # modules that start processes in pytest itself
 _OF_PROGRAMS = (_ENGINE, _RUNNER, _DAEMON, _LAUNCHER)
@@ -60,7 +60,7 @@ _COMMANDS = {"activate", "continue", "create", "fork", "resume", "run", "serve"}
 # A launcher forwards some of these to its children, and a terminal the others.
 _FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH)
 _ZYGOTE = "zygote of"  # as /proc shows it
-_HIGH = 500  # files above this number cannot be in the way of one with a given number
+_HIGH = 500  # files above this number do not collide with one that gets a given number
 
 # `run_job` lets the kernel end a process with its parent, and lets it adopt orphans: both are for trials alone. The
 # numbers are those of PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER.
@@ -97,7 +97,7 @@ def replace_starts(ask: Ask, modules: Sequence[str]) -> Callable[[], None]:
         forks_programs_of_users = False
 
         def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
-            # The other arguments are positional as well: see the definition in the standard library.
+            # The other arguments may be positional: see the definition in the standard library.
             if args[0] != sys.executable or (args[1] != "-c") != self.forks_programs_of_users:
                 super()._execute_child(args, executable, preexec_fn, *rest)  # type: ignore[misc]
                 return
@@ -169,7 +169,7 @@ def _fork_orphan() -> int:
             os.write(number_end, str(orphan).encode())
             os._exit(0)
         os.close(adopted_end)
-        os.read(adopted, 1)  # ends when the process between us has, and another one is the parent
+        os.read(adopted, 1)  # ends when the intermediate process has exited, and this one has another parent
         return 0
     os.waitpid(between, 0)
     pid = int(os.read(number, 100))
@@ -206,7 +206,7 @@ def _become(request: dict[str, Any], files: list[int], facts: WarmFacts, directo
 
 
 def _separate_orphan(output: tuple[int, int], _: WarmFacts) -> None:
-    """As for a job, but without a parent to end with: it may end at any moment, and another process adopts this one."""
+    """Set this process up as for a job, but it must not end with its parent, which may exit at any moment."""
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -255,7 +255,7 @@ def prepare(facts: WarmFacts, directory: Path, modules: Sequence[str] = _OF_PROG
 
 
 def children_of(program: int) -> list[psutil.Process]:
-    """Return the children of a program without its zygote."""
+    """Return the children of a program except its zygote."""
     children = psutil.Process(program).children()
     return [child for child in children if not (child.cmdline() or [""])[0].startswith(_ZYGOTE)]
 
@@ -267,7 +267,8 @@ def _serve(connection: socket.socket, facts: WarmFacts, directory: Path) -> NoRe
         os._exit(0)
     for number in _FORWARDED:  # this process would end
         signal.signal(number, signal.SIG_IGN)
-    # Who waits for the end of the program's output, or for a lock that it holds, would wait for this process as well.
+    # A process that waits for the end of the program's output, or for a lock that it holds, would wait for this process
+    # as well.
     _close_all_but([connection.fileno()])
     shown_process.show_command((_ZYGOTE, str(facts.pid)))  # not as a second process of the program
     while (received := messages.receive(connection)) is not None:
@@ -281,7 +282,7 @@ def _close_all_but(kept: list[int]) -> None:
         if int(name) > 2 and int(name) not in kept:
             try:
                 os.close(int(name))
-            except OSError:  # the one that has listed the directory
+            except OSError:  # the descriptor with which the directory was listed
                 continue
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):

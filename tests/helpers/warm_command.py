@@ -33,7 +33,7 @@ def main(address: str, argv: list[str]) -> NoReturn:
         ended = messages.receive(connection)
         assert ended is not None
     code = os.waitstatus_to_exitcode(ended.message["status"])
-    if code < 0:  # by a signal: end in the same way, for the shell to see it
+    if code < 0:  # by a signal: end in the same way, so that the shell sees it
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)

@@ -27,17 +27,17 @@ _numbers = itertools.count()
 
 
 def main(listener: socket.socket, directory: Path) -> None:
-    """Serve until the process that started us ends."""
+    """Serve until the process that started the server ends."""
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.dont_write_bytecode = True  # programs are run in directories of the repository, too
+    sys.dont_write_bytecode = True  # programs may run in directories of the repository
     for name in ("pytest", "sklearn.datasets"):  # imported by test modules and by the examples
         importlib.import_module(name)
     for name in [name for name in os.environ if name.startswith("KMP_")]:
         del os.environ[name]  # added by scikit-learn
     facts = _warm_up()
     warm_children.set_up_server(directory)
-    shown_process.find_room()
+    shown_process.find_space()
     wake, waking = socket.socketpair()
     wake.setblocking(False)
     waking.setblocking(False)
@@ -47,7 +47,7 @@ def main(listener: socket.socket, directory: Path) -> None:
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
     selector.register(wake, selectors.EVENT_READ)
-    selector.register(parent, selectors.EVENT_READ)  # readable when pytest has ended, also by a SIGKILL
+    selector.register(parent, selectors.EVENT_READ)  # readable when pytest has ended, also after SIGKILL
     while True:
         ready = [key.fileobj for key, _ in selector.select()]
         if parent in ready:
@@ -86,7 +86,7 @@ def _report_exits(clients: dict[int, socket.socket]) -> None:
 
 
 def _send(client: socket.socket, message: dict[str, Any]) -> None:
-    with contextlib.suppress(ConnectionError):  # the test has given up the process, or ended
+    with contextlib.suppress(ConnectionError):  # the test has given up the process, or has ended
         messages.send(client, message)
 
 
@@ -105,10 +105,10 @@ def _run(request: dict[str, Any], streams: list[int], facts: WarmFacts, director
 
 
 def _control_terminal() -> None:
-    """Make the terminal that is the standard input the one of a new session."""
+    """Make the terminal on standard input the controlling terminal of a new session."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    vars(os)["setsid"] = lambda: None  # `run_job` begins with it, and a session cannot be made twice
+    vars(os)["setsid"] = lambda: None  # `run_job` calls it first, and a session cannot be created twice
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:

@@ -1,4 +1,4 @@
-"""Trials find the variables of whoever put them into the queue, whoever started the daemon."""
+"""Trials get the variables of the process that queued them, whichever process started the daemon."""
 
 from __future__ import annotations
 

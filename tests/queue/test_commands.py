@@ -1,4 +1,4 @@
-"""What people do with experiments that wait in the queue, while nobody serves it."""
+"""Commands for experiments that wait in the queue, while no daemon serves it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ["Position", "Experiment ID", "Name", "Priority", "State", "Slots", "P
 
 @pytest.fixture
 def waiting(here: QueuedSearch) -> QueuedSearch:
-    """The experiments 1 and 2 wait; 3 is paused."""
+    """Queue the experiments 1 and 2; 3 is paused."""
     for number in (1, 2, 3):
         assert create(here) == number
     here.put_into_queue(1)

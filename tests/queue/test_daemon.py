@@ -1,4 +1,4 @@
-"""The daemon: when it ends, what it gives up, and that nothing falls between its end and the next one's start."""
+"""The daemon: when it exits, what it gives up, and that no experiment is lost between its exit and the next start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.queue.conftest import SEARCH, QueuedSearch
 
 
 def serve(searches: QueuedSearch, said: list[str] | None = None) -> list[str]:
-    """In this process, until there is nothing to do; returns what the daemon said."""
+    """Serve in this process until there is nothing to do; return the log of the daemon."""
     place = str(searches.home / "determined" / "store.sqlite")
     files, said = QueueFiles.of(place), [] if said is None else said
     with daemon_start_lock(files):
@@ -60,8 +60,8 @@ def test_a_trial_that_needs_more_slots_than_there_are_does_not_block_the_others(
 
 
 def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: QueuedSearch) -> None:
-    """A daemon that ends as soon as it can, and somebody who adds at that very moment."""
-    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
+    """A daemon exits as soon as it can, and an experiment is added at that very moment."""
+    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs no time
     experiment = here.create("--slots", "3")
     for _ in range(2):
         ending = subprocess.Popen([*DET, "queue", "serve", "--idle", "0"], env=here.env(), stdout=subprocess.DEVNULL)

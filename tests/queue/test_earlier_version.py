@@ -10,8 +10,9 @@ from tests.cli.running import det_ok
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create
 
-# The words of the version before the modules were renamed, written out, because a change of one of them would start a
-# second daemon beside a running one. On a line on its standard input it begins to shut down, on the next one it exits.
+# The texts of the version before the modules were renamed, written out, because a change of one of them would start a
+# second daemon beside a running one. After a line on its standard input it begins to shut down, after the next one it
+# exits.
 EARLIER = """
 import fcntl, json, os, sys
 directory, name = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""A search that others take slots from, and whose machine is switched off, decides as if nothing had been."""
+"""A search that loses slots to others, and whose machine is switched off, decides like an uninterrupted one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with one experiment, or with the disk, while the daemon is there for all."""
+"""Failures of one experiment, or of the disk, do not end the daemon, which serves all experiments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
     other.take()
 
     def disturb(said: list[str]) -> None:
-        wait_until(lambda: any("still runs it" in line for line in said))  # all of them are known by now
+        wait_until(lambda: any("still runs it" in line for line in said))  # all of them are known now
         shutil.rmtree(files[gone].root)
         other.say("leave")
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
 
 
 def test_a_full_disk_does_not_end_the_daemon(here: QueuedSearch) -> None:
-    """It cannot say who runs, but runs them."""
+    """It cannot write what runs, but runs it."""
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
     experiment = create(here, "--slots", "3")
     here.put_into_queue(experiment)
@@ -74,7 +74,7 @@ def test_a_full_disk_does_not_end_the_daemon(here: QueuedSearch) -> None:
 
 
 def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Path) -> None:
-    """One that is written to nothing but a full disk, then to one with room."""
+    """A log that is written to a full disk first, then to one with free space."""
     full, log = os.open("/dev/full", os.O_RDWR), os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     diary = DaemonLog(full)
     diary.write("lost")
@@ -89,7 +89,7 @@ def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Pa
 
 
 def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_daemon(here: QueuedSearch) -> None:
-    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
+    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs no time
     experiment = create(here, "--slots", "3")
     command, pipe = [*DET, "queue", "serve"], subprocess.PIPE
     with subprocess.Popen(command, env=here.env(), stdout=pipe, stderr=pipe, text=True) as daemon:
@@ -98,7 +98,7 @@ def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_dae
         assert "serves the queue with 2 slots" in daemon.stdout.readline()
         daemon.stdout.close()
         here.put_into_queue(experiment)
-        here.wait_for(lambda store: store.queue.find(experiment) is None)  # it says so, and nobody reads it
+        here.wait_for(lambda store: store.queue.find(experiment) is None)  # it writes there, and no process reads it
         for path in here.home.glob("determined/store.sqlite*"):
             path.unlink()
         assert create(here, "--slots", "3") == experiment

@@ -81,7 +81,7 @@ def test_the_foreground_waits_for_the_queue_and_can_be_interrupted(searches: Que
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(60) == 130
     assert searches.state(second) == "PAUSED"
-    for columns in (80, 140):  # nothing is saved there, and nothing else is said
+    for columns in (80, 140):  # nothing is saved there, and nothing else is printed
         command = [*DET, "experiment", "activate", str(second)]
         with Terminal(command, columns=columns, env=searches.env()) as terminal:
             terminal.read_until(b"Ctrl-C pauses the experiment\x1b")  # the last line of the live view

@@ -1,4 +1,4 @@
-"""Experiments of the queue that another process still runs, as when the daemon was killed and its runners save."""
+"""Queued experiments that another process still runs, as when the daemon was killed and its runners save."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve
 
-# Takes the lease of an experiment when it is told to, and lets go of it at the next word.
+# Acquires the lease of an experiment when it is instructed to, and releases it at the next line.
 HOLDER = """
 import select, sys
 from determined.store.open import open_store
@@ -61,7 +61,7 @@ class OtherRunner:
 
 
 def served_while(searches: QueuedSearch, disturb: Callable[[list[str]], None]) -> list[str]:
-    """What the daemon said; somebody else acts meanwhile."""
+    """Return the log of a daemon, while another function runs."""
     said, failures = list[str](), list[BaseException]()
 
     def act() -> None:
@@ -69,7 +69,7 @@ def served_while(searches: QueuedSearch, disturb: Callable[[list[str]], None]) -
             disturb(said)
         except BaseException as error:
             failures.append(error)
-            if said:  # it takes signals by now
+            if said:  # it handles signals by now
                 os.kill(os.getpid(), signal.SIGTERM)
             raise
 
@@ -88,7 +88,7 @@ def beats(store: Store, experiment_id: int) -> int:
 
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A first failure is one too many, and others are looked at often."""
+    """Give up after the first failure, and poll often."""
     monkeypatch.setattr(restart_backoff, "PAUSES", ())
     monkeypatch.setattr(dispatcher, "_SECONDS_BETWEEN_CHECKS", 0.1)
 
@@ -118,7 +118,7 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
         with here.opened() as store:
             assert store.queue.find(experiment) is not None
             before = beats(store, experiment)
-        here.wait_for(lambda store: beats(store, experiment) > before + 12)  # while the daemon looks again
+        here.wait_for(lambda store: beats(store, experiment) > before + 12)  # while the daemon polls again
         assert here.state(experiment) == "ACTIVE"
         other.say("leave")
 

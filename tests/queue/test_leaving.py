@@ -1,4 +1,4 @@
-"""A daemon that was told to end, and waits for trials that save: it takes nothing new."""
+"""A daemon that was requested to exit, and waits for trials that save: it accepts no new experiment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLD = "the queue daemon is shutting down; when it has exited, run: det queue re
 
 
 class Leaving:
-    """As such a daemon looks from outside: it has the lock, and says that it leaves."""
+    """A daemon that shuts down, as other processes see it: it holds the lock, and its status says so."""
 
     def __init__(self, files: QueueFiles) -> None:
         with daemon_start_lock(files):
@@ -33,7 +33,7 @@ class Leaving:
 
 def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_start, "_SECONDS_TO_SHUT_DOWN", 0.2)
-    here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
+    here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs no time
     experiment = create(here, "--slots", "3")
     leaving = Leaving(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
     added = det("experiment", "activate", str(experiment), "--detach")

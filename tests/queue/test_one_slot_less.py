@@ -1,4 +1,4 @@
-"""A search that loses a slot in the middle: trials that wait for each other take turns on the one that is left."""
+"""A search that loses a slot in the middle: trials that wait for each other take turns on the remaining one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {
 
 
 def take_one_back(connection: socket.socket) -> None:
-    """Grant two slots; when both are in use keep one of them for good: the one of the earlier trial."""
+    """Grant two slots; when both are in use take the slot of the earlier trial back for good."""
     with connection, connection.makefile("rwb", buffering=0) as line:
         line.write(b'{"grant": [0, 1], "number": 1}\n')
         for said in line:

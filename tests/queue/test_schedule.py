@@ -1,4 +1,4 @@
-"""Who gets which slots, whatever experiments want and have."""
+"""Which experiment gets which slots, for all combinations of what they request and hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 8
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[list[Demand], int]:
-    """Some experiments on a machine; each slot is had by at most one of them."""
+    """Return some experiments on a machine; each slot is held by at most one of them."""
     slots = draw(st.integers(1, MOST))
     owners = draw(st.lists(st.integers(0, 5), min_size=slots, max_size=slots))
     demands = [
@@ -31,7 +31,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Demand], int]:
 
 
 def settled(demands: list[Demand], slots: int) -> list[Demand]:
-    """After so many rounds that everything that was taken back is free."""
+    """Return the state after N rounds, when everything that was taken back is free."""
     for _ in range(3):
         given_now = grants(demands, slots)
         demands = [replace(demand, has=given_now[demand.order]) for demand in demands]
@@ -65,7 +65,7 @@ def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Deman
             above = [other for other in demands if other.priority < demand.priority]
             assert any(other.wants >= other.slots_per_trial for other in above)
         else:
-            # What stays is what it had, those first that it uses.
+            # It keeps slots that it had, those in use first.
             assert set(demand.has[:keeps]) <= set(result[demand.order])
 
 
@@ -83,7 +83,7 @@ def test_it_comes_to_rest_and_nobody_gains_while_one_before_them_waits(situation
         got = len(result[demand.order])
         assert not waiting or got <= before[demand.order]
         waiting = waiting or got < demand.usable_slots(min(demand.wants, slots))
-    # The first of the highest priority has all that its equals do not keep from it.
+    # The first of the highest priority gets all slots that others of that priority do not hold.
     first = by_rank[0]
     equals = sum(len(result[other.order]) for other in by_rank[1:] if other.priority == first.priority)
     assert len(result[first.order]) == first.usable_slots(min(first.wants, slots - equals))

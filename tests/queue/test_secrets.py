@@ -22,7 +22,7 @@ raise ConnectionError(f"no route for {{os.environ['DB_PASSWORD']}} to https://me
 
 
 def test_no_secret_is_stored(searches: QueuedSearch, tmp_path: Path) -> None:
-    """By the queue, so that the runner writes a log of its own."""
+    """It runs in the queue, so that the runner writes its own log."""
     model = tmp_path / "model"
     model.mkdir()
     (model / "train.py").write_text(PROGRAM)
@@ -48,7 +48,7 @@ def test_no_secret_is_stored(searches: QueuedSearch, tmp_path: Path) -> None:
     described = searches.det("experiment", "describe", str(number), "--json").stdout
     logged = searches.det("trial", "logs", str(trial.id), "--json").stdout
     data = searches.home / "determined"
-    own = {data / "experiments" / key / "config.json"}  # the one place where the secrets of a configuration are kept
+    own = {data / "experiments" / key / "config.json"}  # the one place where the secrets of a configuration are stored
     files = [path for path in data.rglob("*") if path.is_file() and path not in own and path.suffix != ".py"]
     texts = {str(path): path.read_bytes().decode(errors="replace") for path in (*files, tmp_path / "export.jsonl")}
     for place, text in {**texts, "describe": described, "logs": logged}.items():

@@ -1,4 +1,4 @@
-"""Experiments that are left to the queue: they outlive their terminals, share slots, and end as if nothing had been."""
+"""Experiments in the queue outlive their terminals, share slots, and end like uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 
 def assert_undisturbed(searches: QueuedSearch, experiment_id: int) -> None:
-    """Each trial did all of its steps, once, with the result that follows from its hyperparameters and its seed."""
+    """Check that each trial did all of its steps once, with the result that follows from its hyperparameters and seed."""
     record = searches.record(experiment_id)
     assert (record["state"], len(record["trials"])) == ("COMPLETED", 3)
     for trial in record["trials"].values():
@@ -30,7 +30,9 @@ def assert_undisturbed(searches: QueuedSearch, experiment_id: int) -> None:
 
 
 def create_on_a_terminal(searches: QueuedSearch, fields: dict[str, Any]) -> str:
-    """Returns what was said on it. Then it is closed, and nothing of that session is there any more."""
+    """Create an experiment on a terminal that is then closed, and return its output. No process of that session is
+    left.
+    """
     path = searches.write_config(fields)
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(
@@ -73,7 +75,7 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
     assert_undisturbed(searches, high)
     searches.wait_for(lambda store: sum(row.state == "RUNNING" for row in store.experiments.trials(low)) == 2)
 
-    # Nothing is left alive without its daemon, and nothing is lost.
+    # No process outlives its daemon, and nothing is lost.
     searches.kill(searches.daemons())
     searches.wait_for_silence()
     assert searches.state(low) == "ACTIVE"
@@ -115,7 +117,7 @@ def test_of_two_equals_the_first_goes_first(searches: QueuedSearch) -> None:
 
 @pytest.mark.thorough
 def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
-    """Daemons and runners are killed and asked to end, priorities change: nothing is lost, doubled or forgotten."""
+    """Daemons and runners are killed and requested to exit, priorities change: nothing is lost or repeated."""
     luck = random.Random(7)
     experiments = (1, 2, 3)
 

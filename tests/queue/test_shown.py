@@ -1,4 +1,4 @@
-"""What the daemon says of itself is true also while slots change hands."""
+"""The status of the daemon is correct also while slots change hands."""
 
 from __future__ import annotations
 

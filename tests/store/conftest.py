@@ -31,7 +31,7 @@ def postgres_stores(postgres: PostgresServer) -> PostgresStores:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """What names an empty store. It has its tables if a fixture of the test opens it, and is not created otherwise."""
+    """Return the place of an empty store. The store has tables only if a fixture of the test opens it."""
     with_tables = not {"store", "site"}.isdisjoint(request.fixturenames)
     if request.param == "sqlite":
         path = tmp_path / "store.sqlite"

@@ -56,12 +56,12 @@ def new_trial(number: int, **changes: Any) -> NewTrial:
 
 
 def held_experiment(store: Store, process: Process = GONE, **changes: Any) -> Lease:
-    """A new experiment, and the right to run it."""
+    """Create an experiment, and acquire its lease."""
     return store.experiments.acquire(store.experiments.create(new_experiment(**changes)), process)
 
 
 def with_trials(store: Store, count: int, **changes: Any) -> tuple[Lease, list[int]]:
-    """A new experiment that has so many trials."""
+    """Create an experiment with a number of trials."""
     lease = held_experiment(store, **changes)
     return lease, store.experiments.commit(lease, Change(new_trials=tuple(map(new_trial, range(count)))))
 
@@ -83,7 +83,7 @@ def begin_managed(
     checkpoint: str | None = None,
     passed: dict[str, Any] | None = None,
 ) -> BegunAttempt:
-    """The workers of a trial that was just started begin; `passed` is what its program passes to `init()`."""
+    """Begin the attempt of a trial that was just started; `passed` is what its program passes to `init()`."""
     start = managed_start(trial_id, allocate(store, lease, trial_id), steps, checkpoint)
     return store.begin_attempt(start._replace(run=start.run._replace(passed_hparams=passed)))
 

@@ -1,4 +1,4 @@
-"""A store with one of everything, for tests that move it."""
+"""A store with rows of every kind, for tests that move it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ODD = "../two\nlines 'quoted' \"; DROP TABLE trials; -- 😀 \x1b[31m"
 
 
 def fill(store: Store) -> None:
-    """A search that has ended, one that waits, runs by hand that follow each other, a model, requests."""
+    """Create an ended search, a waiting one, standalone runs that continue each other, a model and requests."""
     lease, trials = with_trials(store, 2, name=ODD, labels=[ODD, "two"])
     told = JournalEntry(1, {"event": "start"}, [{"action": "create", "number": 0}])
     store.experiments.commit(lease, Change(journal=(told,), snapshot={"created": 2}))
@@ -59,7 +59,7 @@ def fill(store: Store) -> None:
 
 
 def rows_of(place: str) -> dict[str, list[dict[str, Any]]]:
-    """All that is moved, as it is in the store; who held a lease is left behind."""
+    """Return all rows that are moved, except the holders of leases."""
     with opened_database(place) as database:
         found = {}
         for name, table in moved_tables().items():

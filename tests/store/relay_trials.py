@@ -18,7 +18,7 @@ from determined.store.workers.worker_store import WorkerStore
 from tests.helpers.relay import Relay, serving
 from tests.store.experiments import with_trials
 
-# Values that differ between two stores to which the same was written.
+# Values that differ between two stores with the same content.
 _RANDOM = {"changes", "rewrites", "since"}
 _TIMED = {"leases", "models", "model_versions"}  # tables of the runner and of users, with the time of day
 
@@ -64,14 +64,14 @@ def served(path: Path, trials: int = 1) -> Iterator[Served]:
 
 
 def same_identity(one: Store, other: Path) -> None:
-    """Give a store the identity of another one, so that what they hold can be compared."""
+    """Give a store the identity of another one, so that their contents can be compared."""
     with sqlite3.connect(other) as connection:
         ((identity,),) = connection.execute("SELECT uuid FROM store_identity").fetchall()
     one._database.execute("UPDATE store_identity SET uuid = ?", [identity])
 
 
 def rows_of(path: Path) -> dict[str, list[Any]]:
-    """All rows of a store, without what is random."""
+    """Return all rows of a store, without random values."""
     connection = sqlite3.connect(path)
     try:
         connection.row_factory = sqlite3.Row

@@ -64,7 +64,7 @@ def checkpoint(attempt: BegunAttempt, step: int, name: str | None = None) -> Che
 
 
 def upload(attempt: BegunAttempt, *, rank: int = 0, batches: int = 1, files: dict[str, int] | None = None) -> NewUpload:
-    """An upload to the output whose id is made of the number of the trial."""
+    """Return an upload to the output whose id is derived from the number of the trial."""
     return NewUpload(
         uuid.uuid4().hex,
         f"output-00000000-0000-4000-8000-{attempt.trial_id:012}",

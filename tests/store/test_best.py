@@ -1,4 +1,4 @@
-"""How far trials are and what their best validation is: kept beside them, and always what the metrics say."""
+"""The steps and the best validation in a trial's row always agree with its metrics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_no_number_never_wins(store: Store, smaller_is_better: bool) -> 
     best = 3.0 if smaller_is_better else 7.5
     assert store.experiments.trial(trial_id).best == best
     assert store.experiments.get(lease.experiment_id).best == best
-    assert len(store.experiments.validations(trial_id)) == len(NO_NUMBERS) + 2  # all are kept as given
+    assert len(store.experiments.validations(trial_id)) == len(NO_NUMBERS) + 2  # all are stored as given
 
 
 def test_a_better_one_that_was_gone_back_behind_does_not_count(store: Store) -> None:
@@ -63,7 +63,7 @@ def test_a_better_one_that_was_gone_back_behind_does_not_count(store: Store) -> 
     assert (trial.best, trial.steps_completed) == (1 / 5, 5)
     store.write([validation(second, 5, 9.0)])  # the best one is measured again
     assert store.experiments.trial(trial_id).best == 1 / 4
-    store.write([validation(first, 8, 0.0)])  # by a process that was overtaken
+    store.write([validation(first, 8, 0.0)])  # by a process that was replaced by a later attempt
     trial = store.experiments.trial(trial_id)
     assert (trial.best, trial.steps_completed) == (1 / 4, 5)
     second_row = store.experiments.validations(trial_id)[1]
@@ -79,7 +79,7 @@ def test_a_standalone_run_has_its_length_and_no_best(store: Store) -> None:
 
 
 def test_an_attempt_that_begins_while_another_one_reports(store: Store, place: str) -> None:
-    """It waits for those reports, and archives them like all that lie behind it."""
+    """The attempt waits for those reports, and archives them like all others after its start."""
     lease, (trial_id,) = with_trials(store, 1)
     first = begin_managed(store, lease, trial_id)
     asked = managed_start(trial_id, allocate(store, lease, trial_id), steps=1)
@@ -111,7 +111,7 @@ STEPS = st.lists(st.integers(0, 6) | REPORTS, max_size=12)
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, smaller_is_better=st.booleans())
 def test_whatever_happens_it_is_what_the_metrics_say(store: Store, steps: list[Any], smaller_is_better: bool) -> None:
-    """A step is a new attempt from there on, or reports of attempts so many before the newest."""
+    """An item of the history is a new attempt from a step on, or reports of the newest attempt or of an earlier one."""
     lease, (trial_id,) = with_trials(store, 1, smaller_is_better=smaller_is_better)
     attempts = [begin_managed(store, lease, trial_id)]
     for step in steps:

@@ -1,4 +1,4 @@
-"""A store that is looked after: copies while others write, what is broken is found, room is given back."""
+"""Maintenance of a store: backups while others write, consistency checks, vacuum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.store.experiments import begin_managed, with_trials
 from tests.store.moving import fill
 from tests.store.rows import alive, begin, checkpoint
 
-# Writes reports as fast as it can until its standard input is closed; says so after the first.
+# Writes reports as fast as possible until its standard input is closed; prints a line after the first.
 WRITER = """
 import select, sys
 from determined.store.open import open_store
@@ -59,7 +59,7 @@ def findings() -> list[str]:
 
 
 def test_copies_while_another_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each copy is whole, later ones have more; the writer does not wait for them."""
+    """Each copy is complete, later ones have more rows; the writer does not wait for them."""
     place = tmp_path / "store.sqlite"
     steps = []
     command = [sys.executable, "-c", WRITER, str(place)]
@@ -163,7 +163,7 @@ def test_room_is_given_back_when_nobody_writes(place: str, monkeypatch: pytest.M
         database.execute("DELETE FROM logs")
     swept = vacuum_store()
     assert swept.before - swept.after > (0 if place.startswith("postgresql") else 1_000_000)
-    store.write([checkpoint(attempt, 1, str(uuid.uuid4()))])  # who had it open goes on
+    store.write([checkpoint(attempt, 1, str(uuid.uuid4()))])  # the process that had it open continues
     store.close()
     assert findings() == []
 
@@ -195,7 +195,7 @@ def test_the_log_of_a_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_copy_where_files_have_one_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a memory stick."""
+    """A backup on a file system without hard links, such as that of a memory stick."""
 
     def refuse(source: object, target: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted", str(source))

@@ -1,4 +1,4 @@
-"""What every store promises, on each kind of database."""
+"""The contract of the store, tested on each kind of database."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestRuns:
         second = begin(store, checkpoint="c", steps=5)
         assert (second.trial_id, second.number) == (first.trial_id, 2)
         assert [(a.number, a.start_step, a.state) for a in store.attempts(first.trial_id)] == [
-            (1, 0, "running"),  # it was killed: nobody said that it ended
+            (1, 0, "running"),  # it was killed before it recorded its end
             (2, 5, "running"),
         ]
 
@@ -86,7 +86,7 @@ class TestRuns:
         assert (run.attempt.state, run.attempt.ended, run.attempt.seconds) == ("failed", 5000.0, 7.5)
         following = begin(store, previous=attempt)
         assert following.metadata == {"a": [1, None]}
-        store.write([status])  # late, from the attempt before
+        store.write([status])  # late, of the previous attempt
         (run,) = store.runs()
         assert (run.phase, run.progress, run.early_exit, run.stop_acknowledged) == ("", None, None, False)
 
@@ -251,7 +251,7 @@ class TestCheckpoints:
         def latest(identity: str, program: str | None = None) -> list[str]:
             return [found.checkpoint_id for found in store.latest_checkpoints(identity, program)]
 
-        earlier = begin(store)  # recorded by an earlier version, which knew no identities
+        earlier = begin(store)  # recorded by an earlier version, which stored no identities
         store.write([checkpoint(earlier, 1, "earlier")])
         mine, other = begin(store, identity="file:me@here:/home/me/train.py"), begin(store, identity="name:me:other")
         store.write([checkpoint(mine, 2, "mine"), checkpoint(other, 3, "other")])

@@ -1,4 +1,4 @@
-"""Filters of the list of experiments: the database finds what a look at each experiment would."""
+"""Filters of the list of experiments: the database finds the same as a comparison with each experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from determined.store.store import Store
 from tests.store.experiments import held_experiment, new_experiment, with_trials
 from tests.store.rows import alive, begin, metric
 
-# Each looks like a part of another one, or of the list in which it is stored.
+# Each resembles a part of another one, or of the list in which it is stored.
 LABELS = ["a", '"a"', ", ", "a, b", "b", "é", "100%", "", "]"]
 NAMES = ["mine", "Mine too", "100%", "10_0", "a*b", "ä", "!x", ""]
 PATTERNS = [None, "mine", "MINE*", "*", "?0_0", "100%", "1*%", "a*b", "[m]ine", "!x", "train.??", "", "no such"]
@@ -45,7 +45,7 @@ def filled(store: Store) -> Store:
         standalone(store, config, program, process)
     trials = [row.id for row in store.experiments.list() if row.is_standalone and row.name == "TRAIN.py"]
     store.write([EndRow(store.experiments.trials(trials[0])[0].id, 1, "stopped", 9.0, 1.0)])
-    # Several trials in one experiment: one of them alone does not tell the state.
+    # Several trials in one experiment: the state does not follow from one of them.
     several: dict[str, list[str | None]] = {
         "one": ["failed", "completed", "stopped"],
         "two": ["completed", "failed", None],

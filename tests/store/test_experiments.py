@@ -1,4 +1,4 @@
-"""What every store promises for experiments with a search, on each kind of database."""
+"""The contract of the store for experiments with a search, tested on each kind of database."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class TestRunsByHand:
         assert (trials[2].number, trials[2].started, trials[2].ended) == (0, 2000.0, 5000.0)
 
     def test_only_a_request_cancels_them(self, store: Store) -> None:
-        """Of several trials the interrupted ones are canceled; those that run or have ended stay as they are."""
+        """Of several trials the interrupted ones are canceled; running and ended ones are not changed."""
         begun = [begin(store, process=alive(), external_experiment="one") for _ in range(4)]
         for attempt, state in zip(begun, ("stopped", "failed", "stopped"), strict=False):
             store.write([EndRow(attempt.trial_id, 1, state, 5000.0, 7.5)])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""One runner at a time: real processes that want the same experiment, are killed, stopped, and wake up again."""
+"""One runner at a time: real processes acquire the same experiment, are killed, suspended and resumed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ sys.stdin.readline()
 
 
 class Runner:
-    """A process that acquires an experiment when it is told to, and keeps it alive."""
+    """A process that acquires an experiment when it is instructed to, and sends heartbeats."""
 
     def __init__(self, place: str, experiment_id: int, program: str = HOLDER) -> None:
         self.process = subprocess.Popen(
@@ -100,19 +100,19 @@ class Runner:
             text=True,
         )
 
-    def hear(self) -> str:
+    def read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
 
     def acquire(self) -> str:
-        assert self.hear() == "ready"
-        self.tell("go")
-        return self.hear()
+        assert self.read_line() == "ready"
+        self.send("go")
+        return self.read_line()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -131,9 +131,9 @@ def test_of_twenty_that_start_at_once_one_works(store: Store, place: str, runner
     experiment_id = store.experiments.create(new_experiment())
     twenty = Runner(place, experiment_id, TWENTY)
     runners.append(twenty)
-    assert [twenty.hear() for _ in range(20)] == ["ready"] * 20
-    twenty.tell("go")
-    answers = [twenty.hear() for _ in range(20)]
+    assert [twenty.read_line() for _ in range(20)] == ["ready"] * 20
+    twenty.send("go")
+    answers = [twenty.read_line() for _ in range(20)]
     holder = store.experiments.get(experiment_id).holder
     assert holder is not None
     assert holder.token == 1
@@ -151,7 +151,7 @@ def test_a_killed_holder_is_followed_at_once(store: Store, place: str, runners: 
         store.experiments.acquire(experiment_id, this_process())
     runners[0].signal(signal.SIGKILL)
     runners[0].process.wait(30)
-    # A holder that is only silent would be watched for so long that the test would time out.
+    # A silent holder would be watched for so long that the test would time out.
     assert store.experiments.acquire(experiment_id, this_process(), watch_seconds=600).token == 2
 
 
@@ -161,7 +161,7 @@ def test_a_stopped_holder_is_followed_and_can_write_nothing_when_it_wakes(
     experiment_id = store.experiments.create(new_experiment())
     runners.append(Runner(place, experiment_id))
     assert runners[0].acquire() == "token 1"
-    while True:  # it may stop in the middle of a transaction, in which nobody could follow it on SQLite
+    while True:  # stopped in a transaction, it would block others on SQLite
         runners[0].signal(signal.SIGSTOP)
         if can_be_written(store, experiment_id):
             break
@@ -171,7 +171,7 @@ def test_a_stopped_holder_is_followed_and_can_write_nothing_when_it_wakes(
     assert lease.token == 2
     assert time.monotonic() - before >= 0.5
     runners[0].signal(signal.SIGCONT)
-    assert runners[0].hear().startswith(f"lost: experiment {experiment_id} was taken over by another process")
+    assert runners[0].read_line().startswith(f"lost: experiment {experiment_id} was taken over by another process")
     found = store.experiments.get(experiment_id)
     assert found.reason is None
     assert found.holder is not None
@@ -225,8 +225,8 @@ def test_one_that_is_stopped_in_a_transaction_keeps_no_lock(postgres: PostgresSe
     runners.append(Runner(place, experiment_id, STUCK))
     assert runners[0].acquire() == "locked"
     assert store.experiments.acquire(experiment_id, this_process(), watch_seconds=0).token == 2
-    runners[0].tell("go on")
-    assert runners[0].hear() == "locked"  # it is tried again, from the beginning
+    runners[0].send("continue")
+    assert runners[0].read_line() == "locked"  # it is tried again, from the beginning
     assert store.experiments.get(experiment_id).holder is not None
     store.close()
 
@@ -235,8 +235,8 @@ def test_a_holder_that_ends_well_is_followed_at_once(store: Store, place: str, r
     experiment_id = store.experiments.create(new_experiment())
     runners.append(Runner(place, experiment_id))
     assert runners[0].acquire() == "token 1"
-    runners[0].tell("release")
-    assert runners[0].hear() == "wrote"  # nobody has taken it over
+    runners[0].send("release")
+    assert runners[0].read_line() == "wrote"  # no process has taken it over
     assert store.experiments.get(experiment_id).holder is None
     assert store.experiments.acquire(experiment_id, this_process()).token == 2
 
@@ -253,7 +253,7 @@ def test_a_silent_holder_on_another_machine_is_followed_after_a_while(store: Sto
     ):
         with pytest.raises(LeaseLost, match=f"experiment {held.experiment_id} was taken over"):
             forbidden()
-    store.experiments.release(held)  # which is not his any more
+    store.experiments.release(held)  # it lost the lease
     found = store.experiments.get(held.experiment_id)
     assert found.state == "ACTIVE"
     assert found.holder is not None
@@ -261,7 +261,7 @@ def test_a_silent_holder_on_another_machine_is_followed_after_a_while(store: Sto
 
 
 def test_a_process_that_asks_again_gets_a_newer_lease(store: Store) -> None:
-    """Its first answer was lost on the way, or its own lease is: it would wait for itself."""
+    """Its first answer was lost, or the lease is its own: otherwise it would wait for itself."""
     first = held_experiment(store, this_process())
     second = store.experiments.acquire(first.experiment_id, this_process())
     assert second.token == first.token + 1
@@ -293,7 +293,7 @@ def test_what_a_lost_lease_wrote_is_nothing_at_all(store: Store) -> None:
 
 
 class Meanwhile:
-    """What other processes do between two looks of the one who wants to acquire: after the first, the second, ..."""
+    """What other processes do between two polls of the process that acquires: after the first, the second, ..."""
 
     def __init__(self, store: Store, *deeds: Callable[[], object]) -> None:
         self._database: Any = store._database
@@ -333,7 +333,7 @@ def test_another_one_was_faster(store: Store, others: Experiments) -> None:
     with Meanwhile(store, lambda: others.acquire(experiment_id, GONE)):
         lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=0.3)
     assert lease.token == 2
-    assert time.monotonic() - before >= 0.3  # it was free when we looked, and is now watched like any other
+    assert time.monotonic() - before >= 0.3  # it was free at the first poll, and is now watched like any other
 
 
 def test_a_heartbeat_at_the_last_moment(store: Store, others: Experiments) -> None:
@@ -357,7 +357,7 @@ def test_a_commit_is_a_heartbeat(store: Store, others: Experiments) -> None:
 
 
 class Clock:
-    """Time that passes when somebody waits."""
+    """Time that passes only while a process waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -375,7 +375,7 @@ class Clock:
 def test_each_holder_is_watched_for_the_whole_time(
     store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The silent one gives it back at last, and somebody else gets it: that one must not pay for the first."""
+    """The silent holder releases the lease at last, and another process gets it: its time starts anew."""
     held = held_experiment(store, GONE)
     clock = Clock()
     monkeypatch.setattr("determined.store.sql.leases.time", clock)
@@ -391,7 +391,7 @@ def test_each_holder_is_watched_for_the_whole_time(
 
 
 def test_no_clock_is_believed(store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day back, a day forward: the token and the heartbeat go on."""
+    """One clock is a day slow, another one a day fast: token and heartbeat do not depend on them."""
     held = held_experiment(store, GONE)
     for seconds in (-86400.0, 86400.0):
         now = time.time() + seconds

@@ -1,4 +1,4 @@
-"""What every store promises about which runs made use of which checkpoints, on each kind of database."""
+"""The contract of the store about which runs used which checkpoints, tested on each kind of database."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.store.rows import begin, checkpoint
 
 
 def run_with_checkpoint(store: Store) -> tuple[int, int, str]:
-    """A run that is over: its experiment, its trial, its checkpoint."""
+    """Create an ended run with a checkpoint; return its experiment, its trial and its checkpoint."""
     run = begin(store)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
@@ -27,7 +27,7 @@ def test_uses_of_a_checkpoint_and_of_a_version(store: Store) -> None:
     (_, first, _), (_, second, _) = run_with_checkpoint(store), run_with_checkpoint(store)
     store.lineage.record_use(first, uuid)
     store.lineage.record_use(second, uuid, (model.id, version.number))
-    store.lineage.record_use(second, uuid)  # what is known already stays
+    store.lineage.record_use(second, uuid)  # what is recorded already is kept
     assert store.lineage.users_of_checkpoint(uuid) == [first, second]
     assert store.lineage.users_of_version(model.id, version.number) == [second]
     store.lineage.record_use(first, uuid, (model.id, version.number))

@@ -1,4 +1,4 @@
-"""A store of the first version keeps all its rows when it becomes one of today."""
+"""A store of the first version keeps all its rows when it is migrated to the present schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INSERT INTO requests (trial_id, kind, created) VALUES (1, 'pause', 6000)
 
 @pytest.fixture
 def old_place(place: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A store as the first version left it."""
+    """Create a store as the first version did."""
     with monkeypatch.context() as patch:
         patch.setattr("determined.store.databases.migrate.MIGRATIONS", MIGRATIONS[:1])
         database = open_store(place)._database

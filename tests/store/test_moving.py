@@ -1,4 +1,4 @@
-"""Experiments that move from store to store: all of them as they were, or nothing; no file is trusted."""
+"""Experiments that move between stores: completely and unchanged, or not at all; no file is trusted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def take(source: Path, *, take_over: bool = False) -> Imported:
 
 
 def _stamps(place: str) -> set[tuple[Any, ...]]:
-    """The stamps by which caches recognize the reports of trials that have some."""
+    """Return the stamps by which caches recognize changed reports of trials."""
     with opened_database(place) as database:
         return set(database.execute("SELECT changes, rewrites FROM trials WHERE steps_completed > 0"))
 
@@ -54,7 +54,7 @@ def nothing_is_wrong() -> bool:
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One of everything, in a file."""
+    """Export one of everything to a file."""
     directory = tmp_path_factory.mktemp("exported")
     store = open_store(directory / "store.sqlite")
     fill(store)
@@ -65,7 +65,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_to_a_server_and_back(tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over both formats and both databases every row is what it was, with the number that it had."""
+    """Every row is unchanged, including its number, after a move through both formats and both databases."""
     places = [str(tmp_path / "first.sqlite"), postgres.new_database(), str(tmp_path / "last.sqlite")]
     store = open_store(places[0])
     fill(store)
@@ -84,7 +84,7 @@ def test_to_a_server_and_back(tmp_path: Path, postgres: PostgresServer, monkeypa
         use(monkeypatch, place)
         assert nothing_is_wrong()
         store = open_store(place)
-        lease, trials = with_trials(store, 1)  # numbers go on where the old ones end
+        lease, trials = with_trials(store, 1)  # new numbers follow the old ones
         store.write([metric(begin_managed(store, lease, trials[0]), "validation", 1, {"error": 2.0})])
         store.registry.create_model("another")
         store.close()
@@ -95,7 +95,9 @@ def test_to_a_server_and_back(tmp_path: Path, postgres: PostgresServer, monkeypa
 def test_into_a_store_that_has_experiments(
     place: str, store: Store, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New numbers, the same content; what was there stays; a second time nothing happens."""
+    """Imported experiments get new numbers and keep their content; existing rows are kept; a second import changes
+    nothing.
+    """
     use(monkeypatch, place)
     begin(store)
     own, own_trials = with_trials(store, 3)
@@ -133,7 +135,7 @@ def test_into_a_store_that_has_experiments(
 
 
 def test_some_experiments(tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what belongs to them; what they came from is not there, and they stand for themselves."""
+    """They are exported with what belongs to them; references to what is not exported are dropped."""
     use(monkeypatch, tmp_path / "all.sqlite")
     take(exported)
     for form in ("jsonl", "parquet"):
@@ -345,7 +347,7 @@ def test_whatever_is_changed_in_a_file_the_store_stays_whole(
 def test_an_export_of_an_older_version_lacks_columns(
     tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that was written before runs could name themselves."""
+    """As an export that was written before runs could have external ids."""
     lines = [line for line in read(exported) if line.get("table") != "checkpoint_uses"]
     lines[0]["schema"] = 3
     for line in lines:
@@ -358,7 +360,7 @@ def test_an_export_of_an_older_version_lacks_columns(
 def test_an_export_of_the_fourth_version_has_another_order_of_tables(
     tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That version wrote metrics and samples before checkpoints, and knew no ranks and no outputs."""
+    """That version wrote metrics and samples before checkpoints, and had no ranks and no outputs."""
     header, *lines, end = read(exported)
     header["schema"] = 4
     order = [

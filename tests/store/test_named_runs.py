@@ -1,4 +1,4 @@
-"""What every store promises about runs that name their experiment and trial themselves, on each kind of database."""
+"""The contract of the store for runs with external ids of experiment and trial, tested on each kind of database."""
 
 from __future__ import annotations
 

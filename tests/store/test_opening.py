@@ -1,4 +1,4 @@
-"""Opening a store: many at once, what is refused, and what is never shown."""
+"""Opening a store: many processes at once, what is rejected, and which secrets are never shown."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     store.close()
     (closed / "store.sqlite").chmod(0o644)
     closed.chmod(0o555)
-    for directory in [*closed.parents, closed]:  # pytest's own are closed to others
+    for directory in [*closed.parents, closed]:  # pytest's own directories are closed to others
         if directory.stat().st_uid == os.getuid() and directory != Path("/"):
             directory.chmod(directory.stat().st_mode | 0o055)
     for name in ("store.sqlite", "other.sqlite", "sub/store.sqlite"):
@@ -163,7 +163,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         )
         last = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 1
-        is_there = name == "store.sqlite"  # then it can be read, as everybody may read the file
+        is_there = name == "store.sqlite"  # now it can be read, because all users may read the file
         assert done.stdout == ("1\n" if is_there else "")
         kind, what = ("StoreReadOnly", "is read-only") if is_there else ("StoreError", "cannot be used: ")
         assert last.startswith(f"determined.errors.{kind}: the store {closed / name} {what}"), last

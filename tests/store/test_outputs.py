@@ -1,4 +1,4 @@
-"""What every store promises about the outputs of batch inference, on each kind of database."""
+"""The contract of the store for outputs of batch inference, tested on each kind of database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_uploads_become_one_output_in_which_the_last_file_of_a_name_counts(store
     ]
     for each in sent:
         store.outputs.begin_upload(each)
-        store.outputs.begin_upload(each)  # the answer was lost: once more changes nothing
+        store.outputs.begin_upload(each)  # the answer was lost: a repetition changes nothing
     assert all(store.outputs.finish_upload(each.key) for each in sent[:3])
     found = store.outputs.find(run.trial_id)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Processes that are killed while they report, and servers that are stopped: what was acknowledged is there, once."""
+"""Processes that are killed while they report, and servers that are stopped: acknowledged reports are stored once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ writer.close()
 
 
 class Reporter:
-    """A process that reports 50 steps and a sample in each round, and says when a round is acknowledged."""
+    """A process that reports 50 steps and a sample in each round, and prints when a round is acknowledged."""
 
     def __init__(self, place: str, rounds: int) -> None:
         self.process = warm.Popen(
@@ -151,7 +151,7 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(place: str, tmp_pat
         assert done.returncode == (-signal.SIGKILL if moment else 0), done.stderr
     store = open_store(place)
     *lost, run = store.runs()[::-1]
-    # What had no checkpoint yet when it was killed began anew, as another run.
+    # Runs that were killed before their first checkpoint start from the beginning, as new runs.
     assert all(store.checkpoints(other.trial_id) == [] for other in lost)
     assert run.attempt.number == len(moments) - len(lost)
     assert run.attempt.state == "completed"

@@ -1,4 +1,4 @@
-"""What every store promises for the queue, on each kind of database."""
+"""The contract of the store for the queue, tested on each kind of database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of several ranks: the lowest rank's value counts, whatever came first, and one warning is given."""
+"""Reports of several ranks: the lowest rank's value counts, in any order of arrival, and one warning is given."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_newer_attempt_with_fewer_ranks_replaces_what_it_reports_again(store: 
     ]
     store.write([reported(0, second, "g", 3, {"shared": 9})])
     assert shown(store, first.trial_id)[-1] == ("g", 3, 0, {"shared": 9})
-    store.write([reported(1, first, "g", 3, {"late": 1})])  # of the attempt before: it stays archived
+    store.write([reported(1, first, "g", 3, {"late": 1})])  # of the previous attempt: it stays archived
     assert shown(store, first.trial_id)[-1] == ("g", 3, 0, {"shared": 9})
     everything = store.metrics(first.trial_id, archived=True)
     assert len(everything) == 6  # each rank's row for each step
@@ -131,7 +131,7 @@ def test_only_the_chief_decides_about_the_search(store: Store) -> None:
 def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
     stores = [open_store(place) for _ in range(3)]
     attempt = begin(stores[0])
-    # Written in transactions of several steps, in one of which no name is shared.
+    # Written in transactions of several steps; in one of them no name is shared.
     written = [
         [
             reported(rank, attempt, "g", step, {f"own {rank}": 1, **({"loss": rank} if step == 2 else {})})
@@ -154,7 +154,7 @@ def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
         2,
         1,
     )
-    again = begin(stores[0], previous=attempt)  # another attempt says it again
+    again = begin(stores[0], previous=attempt)  # another attempt reports it again
     rows = [reported(rank, again, "g", 1, {"loss": rank}) for rank in (0, 1)]
     stores[0].write(rows)
     assert stores[0].claim_shared_metric(rows[1:]) is not None
@@ -185,7 +185,7 @@ def test_metadata_of_all_ranks_is_one_map(store: Store) -> None:
     assert store.runs()[0].metadata == store.metadata(trial)
     following = begin(store, previous=attempt)
     assert following.metadata == store.metadata(trial)
-    store.write([MetadataRow(trial, 1, {"late": 1}, 2)])  # of the attempt before
+    store.write([MetadataRow(trial, 1, {"late": 1}, 2)])  # of the previous attempt
     assert "late" not in store.metadata(trial)
 
 

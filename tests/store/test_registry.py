@@ -1,4 +1,4 @@
-"""What every store promises for the registry of models, on each kind of database."""
+"""The contract of the store for the registry of models, tested on each kind of database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ODD = "a/../b\n'; DROP TABLE models; -- \N{SNOWMAN} 😀"
 
 @pytest.fixture
 def saved(store: Store) -> str:
-    """A whole checkpoint of a run that is over."""
+    """Create a complete checkpoint of an ended run."""
     run = begin(store)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
@@ -117,7 +117,7 @@ class TestVersions:
         ):
             with pytest.raises(CheckpointInUse, match=f"{saved} is registered as version 1 of model 'net'"):
                 call()
-        with pytest.raises(StoreError):  # the database itself refuses
+        with pytest.raises(StoreError):  # the database itself rejects it
             store.upkeep.delete_experiment(experiment.id, None)
         assert store.upkeep.checkpoint(saved).state == "ACTIVE"
         store.registry.delete_model(model.id)
@@ -149,7 +149,7 @@ def mark_deleted(uuid: str, own: Store) -> None:
 
 
 def both_at_once(place: str, *calls: Callable[[Store], object]) -> list[int]:
-    """Each on a connection of its own; returns which of them were not refused."""
+    """Call both at once, each with a separate connection; return which of them succeeded."""
     done: list[int] = []
     together = threading.Barrier(len(calls))
 

@@ -43,7 +43,7 @@ def begin(worker: WorkerStore, job: str = "job-1", trial_id: int = 1, key: str =
 
 
 class Recorded:
-    """A store whose results and errors are written down."""
+    """A store whose results and errors are recorded."""
 
     def __init__(self, worker: WorkerStore) -> None:
         self._worker = worker
@@ -62,7 +62,7 @@ class Recorded:
 
 
 def use_everything(worker: Any, store: Store, rows: list[Row], uploads: list[Any]) -> None:
-    """Call every method that a trial of a search may use, in an order in which a trial might."""
+    """Call every method that a trial of a search may use, in a realistic order."""
     begun = begin(worker)
     worker.newest_attempt("run")
     worker.newest_attempt("another")

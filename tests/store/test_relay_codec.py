@@ -1,4 +1,4 @@
-"""What a relay does to arguments and results: nothing, whatever plain data they hold."""
+"""A relay does not change arguments and results, for all plain data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from determined.store.relay import codec, messages
 from determined.store.rows import LogRow, MetricRow, StatusRow
 
-# NaN is compared by hand below; every other value must be the same. Texts include NUL and lone surrogates.
+# NaN is compared separately below; every other value must be equal. Texts include NUL and lone surrogates.
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 TEXTS = st.text(alphabet=st.characters(), max_size=20)
 PLAIN = st.recursive(
@@ -28,7 +28,7 @@ INTERFACE = {2: "10cf0f11d706ae86"}  # by version of the protocol
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a type that the interface names."""
+    """Return a strategy for values of a type that the interface names."""
     origin, args = get_origin(hint), get_args(hint)
     simple = {int: st.integers(-(2**80), 2**80), float: FLOATS, str: TEXTS, bool: st.booleans(), Any: PLAIN}
     if hint in simple:
@@ -51,7 +51,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of the same types, all the way down."""
+    """Return whether two values are equal and of the same types, recursively."""
     if type(one) is not type(other):
         return False
     if isinstance(one, float):
@@ -146,7 +146,7 @@ def test_a_change_of_the_interface_changes_the_version_of_the_protocol() -> None
 
 
 def fingerprint() -> str:
-    """A text that changes with every method, argument, result and field that is relayed."""
+    """Return a text that changes with every method, argument, result and field that is relayed."""
     described: dict[str, Any] = {}
 
     def describe(hint: Any) -> str:

@@ -1,4 +1,4 @@
-"""A worker whose store is behind a relay that fails: errors, lost connections and answers, and calls made again."""
+"""A worker whose store is behind a relay that fails: errors, lost connections and answers, and repeated calls."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_answer_to_another_request_is_none() -> None:
 
 
 class Cutting:
-    """A relay that cuts the connection of requests: before they are carried out, or after it and before the answer."""
+    """A relay that cuts connections: before a request is carried out, or between that and the answer."""
 
     def __init__(self, trials: Served, cuts: list[str]) -> None:
         self._trials = trials
@@ -163,7 +163,7 @@ def test_a_writer_loses_and_repeats_nothing(trials: Served, tmp_path: Path) -> N
 
 
 def without_ids(tables: dict[str, list[Any]]) -> dict[str, list[str]]:
-    """The rows as sorted texts. A write that is repeated may use up the ids of rows, and orders tables otherwise."""
+    """Return the rows as sorted texts. A repeated write may use up ids of rows, and changes the order of tables."""
     return {
         table: sorted(json.dumps({**row, "id": 0} if table != "trials" else row) for row in rows)
         for table, rows in tables.items()

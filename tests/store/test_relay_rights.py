@@ -1,4 +1,4 @@
-"""What the jobs of a trial may do in the store of their runner through a relay: everything that concerns the trial."""
+"""What the jobs of a trial may do in the store of their runner through a relay: only what concerns the trial."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def begun(worker: WorkerStore) -> BegunAttempt:
 
 @pytest.fixture
 def other(trials: Served) -> BegunAttempt:
-    """Another trial, with an attempt, a checkpoint, one on its way, and an upload."""
+    """Create another trial, with an attempt, a checkpoint, one that is about to be published, and an upload."""
     begun = trials.store.begin_attempt(managed_start(OTHER, "job-2")._replace(key="other-0"))
     trials.store.write([checkpoint(begun, 1, "others"), PublishingRow("coming", OTHER, 1, "/checkpoints", 5.0)])
     trials.store.outputs.begin_upload(upload(begun)._replace(key="others-upload"))
@@ -175,7 +175,7 @@ def test_calls_of_standalone_runs_are_refused(worker: WorkerStore) -> None:
 
 
 def test_a_checkpoint_of_an_earlier_job_is_recorded(trials: Served, worker: WorkerStore, other: BegunAttempt) -> None:
-    """Its process was killed between storing and recording it; see `unrecorded.py`."""
+    """The process was killed between storing and recording the checkpoint; see `unrecorded.py`."""
     begun = worker.begin_attempt(managed_start(MINE, "job-1")._replace(key="mine-0"))
     worker.write([PublishingRow(name, MINE, 1, "/checkpoints", 5.0) for name in ("stored", "lost")])
     trials.start(MINE, "job-1-again")
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_an_earlier_job_is_recorded(trials: Served, worker: Work
     found = again.unrecorded_checkpoints("/checkpoints", None)
     assert sorted(each.checkpoint_id for each in found) == ["lost", "stored"], "the other trial's is not shown"
     again.write([checkpoint(begun, 1, "stored")])
-    again.write([checkpoint(begun, 1, "stored")._replace(attempt=2)])  # of its own attempt: it is known already
+    again.write([checkpoint(begun, 1, "stored")._replace(attempt=2)])  # of its own attempt: it is already recorded
     again.forget_unrecorded("lost")
     assert [row.checkpoint_id for row in again.checkpoints(MINE)] == ["stored"]
     with pytest.raises(StoreError, match="attempt 1 of trial 1"):

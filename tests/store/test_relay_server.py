@@ -1,4 +1,4 @@
-"""How a runner answers the requests of its workers: hostile ones, many together, and when its store has trouble."""
+"""How a runner answers the requests of its workers: hostile ones, many at once, and while its store fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ask(number: int, job: str, call: str, *arguments: Any) -> bytes:
 
 
 def answer(trials: Served, *bodies: bytes) -> list[Any]:
-    """The results of requests that arrive together; an error is returned, not raised."""
+    """Return the results of requests that arrive together; an error is returned, not raised."""
     answers = trials.server.answer(list(enumerate(bodies)), trials.current).bodies
     assert [number for number, _ in answers] == list(range(len(bodies)))
     parsed = [messages.parse(body) for _, body in answers]
@@ -65,7 +65,7 @@ def test_jobs_that_have_validated_are_named(trials: Served, begun: BegunAttempt)
     assert validated("validation") == ["job-1"]
 
 
-# Requests that no worker of ours sends
+# Requests that our workers never send
 
 
 @pytest.mark.parametrize("body", ["", "null", "[1, 2]", '"loss"', '{"loss": ', "{} ", " {}", "{}{}", "[" * 100_000])
@@ -137,7 +137,7 @@ def report(trial_id: int, step: int, sequence: int | None = None) -> bytes:
 
 
 def statements(trials: Served, *bodies: bytes) -> list[str]:
-    """What the server's connection executes for requests that all succeed."""
+    """Return the statements of the server's connection for requests that all succeed."""
     found: list[str] = []
     connection = trials.server._store._database._connection  # type: ignore[union-attr]
     connection.set_trace_callback(found.append)

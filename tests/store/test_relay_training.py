@@ -76,7 +76,7 @@ def train(
 
 
 def record(store: Store) -> dict[str, Any]:
-    """What must not depend on the way to the store."""
+    """Return everything that must not depend on the way to the store."""
     trial = store.experiments.trial(1)
     return {
         "metrics": [

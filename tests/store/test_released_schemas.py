@@ -1,4 +1,4 @@
-"""A store of every schema that was ever in use opens, with all its rows; each is kept here as SQL."""
+"""A store of every earlier schema can be opened, with all its rows; the schemas are stored here as SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer of the database that is lost: the change is written again, and is there once."""
+"""The answer of the database is lost: the change is written again, and is stored once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OBJECT = st.dictionaries(st.text(max_size=3), PLAIN, max_size=3)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Callable[[list[int]], Change]]:
-    """Changes one after the other, each made when the ids of the trials so far are known."""
+    """Return changes in their order, each created when the ids of the trials so far are known."""
     return [draw(changes(number)) for number in range(draw(st.integers(1, 5)))]
 
 
@@ -89,7 +89,7 @@ def trial_values() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def everything(store: Store, lease: Lease) -> list[Any]:
-    """All that is kept, without what only tells one of two equal experiments from the other."""
+    """Return all stored rows, without what only distinguishes two equal experiments."""
     experiments, experiment_id = store.experiments, lease.experiment_id
     experiment, trials = experiments.get(experiment_id), experiments.trials(experiment_id)
     return [
@@ -117,7 +117,7 @@ def test_each_change_twice_is_each_change_once(store: Store, history: list[Calla
 
 
 def lose_answers(store: Store, count: int) -> None:
-    """From now on so many commits are done, and then the connection breaks before that is known."""
+    """Break the connection after the commit, for the next N commits."""
     database, left = store._database, [count]
     execute = database.execute
 

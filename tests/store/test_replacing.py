@@ -1,4 +1,4 @@
-"""Which metrics are there after any history of attempts: the store beside a dict."""
+"""Which metrics are stored after any history of attempts, compared with a dict."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_store_keeps_what_the_rule_says(transactions: list[list[tuple[Any, .
                     attempts.append(begin(store, previous=attempts[-1], steps=arguments[0]))
                     model.begin(arguments[0])
                 else:
-                    late, *reported = arguments  # by the attempt that runs, or by the one before, which did not notice
+                    late, *reported = arguments  # of the running attempt, or of the previous one
                     attempt = attempts[max(0, len(attempts) - 1 - late)]
                     rows.append(metric(attempt, *reported))
                     model.report(attempt.number, *reported)

@@ -1,4 +1,4 @@
-"""The SDK on each kind of database: a script run by hand, looked at, registered and deleted."""
+"""The SDK on each kind of database: a standalone run is read, registered and deleted."""
 
 from __future__ import annotations
 

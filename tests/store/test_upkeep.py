@@ -1,4 +1,4 @@
-"""What every store promises for the upkeep of experiments and checkpoints, on each kind of database."""
+"""The contract of the store for changing and deleting experiments and checkpoints, on each kind of database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.rows import alive, begin, checkpoint, metric
 
 
 def ended_standalone_run(store: Store, **arguments: object) -> tuple[int, str]:
-    """A run that is over, with a checkpoint: its experiment and that."""
+    """Create an ended run with a checkpoint; return its experiment and the checkpoint."""
     run = begin(store, **arguments)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
@@ -281,7 +281,7 @@ class TestDeletion:
             trials=tuple(TrialChange(trial_id, state="CANCELED", ended=9.0) for trial_id in trials),
         )
         store.experiments.commit(lease, change)
-        continued = begin(store, checkpoint=row.checkpoint_id, steps=5)  # a run by hand from its checkpoint
+        continued = begin(store, checkpoint=row.checkpoint_id, steps=5)  # a standalone run from its checkpoint
 
         with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be deleted once it has ended"):
             store.upkeep.mark_experiment_deleted(lease.experiment_id)

@@ -1,4 +1,4 @@
-"""What every `WorkerStore` promises to the workers of a run, and that workers use nothing else of a store."""
+"""The contract of `WorkerStore`, and that workers use no other part of a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.rows import alive, checkpoint, metric, start, upload
 SOURCE = Path(determined.__file__).parent
 # Packages whose code runs in the processes of a trial.
 OF_WORKERS = ("core", "pytorch", "tensorboard", "sinks", "launch", "exec", "horovod", "trial.py")
-# What they may import of `determined.store`: plain data, and the modules through which they reach a `WorkerStore`.
+# The modules of `determined.store` that they may import: plain data, and the ways to a `WorkerStore`.
 PLAIN_DATA = {"experiment_records", "output_records", "process", "records", "rows", "states", "workers.unrecorded"}
 ACCESS = {
     "workers.local_worker_store": {"is_shared", "open_worker_store", "store_exists"},

@@ -1,4 +1,4 @@
-"""The thread between a run and its store: it loses nothing, and holds nobody up."""
+"""The thread between a run and its store: it loses no report, and does not block the program."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_nobody_waits_for_the_disk_while_there_is_room(
     writer = make_writer(path)
     attempt = writer.query(begin)
     busy = sqlite3.connect(path, isolation_level=None)
-    busy.execute("BEGIN IMMEDIATE")  # nobody else can write from here on
+    busy.execute("BEGIN IMMEDIATE")  # no other process can write from here on
     for step in range(writing._MOST_ROWS):
         writer.put(metric(attempt, "g", step, {}))
     assert steps(path, attempt.trial_id) == []
@@ -142,7 +142,7 @@ def test_a_full_queue_waits_and_drops_nothing(
 
     reporting = threading.Thread(target=report, daemon=True)
     reporting.start()
-    while len(writer._queue) < rows - 1 or not writer._hurry:  # the sign of somebody who waits for room
+    while len(writer._queue) < rows - 1 or not writer._hurry:  # a thread waits for space in the buffer
         assert reporting.is_alive()
         reporting.join(0.01)
     assert len(put) < 4 * rows
@@ -166,7 +166,7 @@ def test_a_server_that_was_away_has_everything_once(
     postgres: PostgresServer, make_writer: Callable[..., Writer[Store]], caplog: pytest.LogCaptureFixture
 ) -> None:
     place = postgres.new_database()
-    writer = make_writer(place, patience=600.0)  # were it used up, the time-out of the test would end it
+    writer = make_writer(place, patience=600.0)  # if it were used up, the time-out of the test would end it
     attempt = writer.query(begin)
     for round_number in range(3):
         for step in range(100):
@@ -204,7 +204,7 @@ def test_a_server_that_stays_away_ends_the_run_by_name(
             writer.flush()
         with pytest.raises(StoreError, match="cannot be reached"):
             writer.put(metric(attempt, "g", 2, {}))
-        writer.close()  # which has been told
+        writer.close()  # which was informed
     finally:
         postgres.start()
 
@@ -235,7 +235,7 @@ def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., W
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Writer[Store]]) -> None:
-    """The room is given back by somebody; SQLite's own limit on pages stands for the disk."""
+    """The space is freed by another process; SQLite's own limit on pages stands for the disk."""
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
     attempt = writer.query(begin)
@@ -243,8 +243,8 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Wr
     def limit(pages: int) -> Callable[[Store], object]:
         return lambda store: store._database.execute(f"PRAGMA max_page_count = {pages}")
 
-    class Room(logging.Handler):
-        """Somebody reads the warning and cleans up."""
+    class FreesSpace(logging.Handler):
+        """Frees space after the warning, as a user would do."""
 
         def emit(self, record: logging.LogRecord) -> None:
             assert "full" in record.getMessage()
@@ -252,7 +252,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Wr
             assert writer._retries.store is not None
             limit(1_000_000)(writer._retries.store)
 
-    logging.getLogger("determined.store").addHandler(Room())
+    logging.getLogger("determined.store").addHandler(FreesSpace())
     writer.query(limit(40))
     for step in range(100):
         writer.put(metric(attempt, "g", step, {"x": "x" * 5000}))

@@ -1,4 +1,4 @@
-"""The model directory of an experiment as checkpoints contain it: programs, not data, secrets or accidents."""
+"""The copy of a model directory in checkpoints contains programs, but no data and no secrets."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_too_much_is_skipped_and_named(
     st.booleans(),
 )
 def test_built_in_rules_are_those_of_gitignore(around: list[str], name: str, is_directory: bool) -> None:
-    """The same patterns in an ignore file exclude the same paths, if all directories around them are taken."""
+    """The same patterns in an ignore file exclude the same paths, if all directories around them are included."""
     as_in_a_file = GitIgnoreSpec.from_lines([*LEFT_OUT_NAMES, *(f"{one}/" for one in LEFT_OUT_DIRECTORIES), *AT_TOP])
     check = left_out(LEFT_OUT_NAMES, LEFT_OUT_DIRECTORIES)
     path = ""

@@ -1,4 +1,4 @@
-"""Which program a process runs, asked in real processes that were started in many ways."""
+"""Which program a process runs, tested in real processes that were started in many ways."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ exec(cell, main.__dict__)
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A directory with a script and a package that say which program they are."""
+    """Return a directory with a script and a package that print which program they are."""
     (tmp_path / "pkg").mkdir()
     (tmp_path / "tool").mkdir()
     (tmp_path / "showing.py").write_text(SHOW)
@@ -100,7 +100,7 @@ def test_launchers_and_shared_workers_are_no_program(place: Path) -> None:
 
 
 class TestNotebooks:
-    """`ipykernel_launcher.py` runs all notebooks: the notebook's own file tells them apart."""
+    """`ipykernel_launcher.py` runs all notebooks: the notebook's own file distinguishes them."""
 
     @pytest.fixture
     def notebook(self, place: Path) -> Path:
@@ -147,7 +147,7 @@ class TestNotebooks:
         assert shown == ["notebook", str(notebook), None]
 
     def test_a_real_kernel(self, place: Path, notebook: Path) -> None:
-        """Where ipykernel is installed."""
+        """Only where ipykernel is installed."""
         pytest.importorskip("ipykernel")
         client = pytest.importorskip("jupyter_client")
         (place / "ipykernel_launcher.py").unlink()

@@ -89,7 +89,7 @@ def test_beside_other_programs_only_the_script_and_its_modules(place: Path, monk
         "pack_of_root/__init__.py",
         "pack_of_root/inner.py",
     ]
-    # A repository of settings in the home directory does not make all below it one project.
+    # A repository of settings in the home directory does not make everything below it one project.
     below = script(place / "work" / "train.py")
     assert (below.directory, below.complete) == (place / "work", True)
 

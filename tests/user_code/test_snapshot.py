@@ -74,7 +74,7 @@ def test_text_up_to_1_MiB_and_what_was_skipped_in_one_line(source: Path, caplog:
     write(source, "data.bin", "image.png", content=b"\x89PNG\0\1")
     assert taken(source) == {"train.py", "latin.py", "just.csv"}
     (line,) = [record for record in caplog.records if "skipped" in record.message]
-    assert line.levelno == logging.INFO  # data beside a script is nothing to warn about
+    assert line.levelno == logging.INFO  # data beside a script cause no warning
     for part in ("not text: data.bin, image.png", "above 1 MiB: long.csv", f"!PATTERN to {source / '.detignore'}"):
         assert part in line.message
 
@@ -190,7 +190,7 @@ def test_it_ends_in_time_and_says_so(
     source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(source, *(f"{number}.py" for number in range(20)), "train.py")
-    clock = iter(range(100))  # a second for every look at the clock
+    clock = iter(range(100))  # each call of the clock advances it by a second
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     names = taken(source, in_use=("train.py",))
     assert "train.py" in names

@@ -1,4 +1,4 @@
-"""A bridge process without Ray: it speaks the protocol of `engines/ray/bridge.py`, and says what a test tells it to.
+"""A bridge process without Ray: it speaks the protocol of `engines/ray/bridge.py`, and sends what a test asks for.
 
 with FakeBridge(tmp_path) as fake:
     engine = fake.engine()                       # nodes a and b, two slots each
@@ -100,13 +100,13 @@ class FakeBridge:
         self.say({"events": node, "list": list(events)})
 
     def heard(self, kind: str) -> dict[str, Any]:
-        """The next message of the engine of this kind; others are skipped."""
+        """Return the next message of the engine of this kind; others are skipped."""
         while kind not in (message := self.next()):
             pass
         return message
 
     def next(self) -> dict[str, Any]:
-        """The next message of the engine."""
+        """Return the next message of the engine."""
         assert self._connection is not None
         received = messages.receive(self._connection)
         assert received is not None, "the engine has closed the connection"
@@ -117,7 +117,7 @@ class FakeBridge:
 
 
 def collected(engine: RayEngine, count: int) -> list[Event]:
-    """The next events of an engine, so many of them."""
+    """Return the next N events of an engine."""
     found: list[Event] = []
 
     def enough() -> bool:
@@ -129,6 +129,6 @@ def collected(engine: RayEngine, count: int) -> list[Event]:
 
 
 def settle(engine: RayEngine) -> None:
-    """Let the engine handle everything that was said before."""
+    """Let the engine handle all messages that were sent before."""
     while engine._bridge.has_message(0.2):
         assert engine.events(0.0) == []

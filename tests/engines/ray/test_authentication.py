@@ -1,4 +1,4 @@
-"""The authentication mode of our processes is explicit, and follows Ray's places of a token."""
+"""The authentication mode of our processes is explicit, and follows the places where Ray looks for a token."""
 
 from __future__ import annotations
 

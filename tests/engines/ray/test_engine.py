@@ -1,4 +1,4 @@
-"""The engine for a cluster against a bridge that says what a test wants: how parts of a job become one job."""
+"""The engine for a cluster against a simulated bridge: how parts of a job become one job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fake(tmp_path: Path) -> Iterator[FakeBridge]:
 
 @pytest.fixture
 def engine(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
-    """One with two slots for each job, on two nodes, and a group granted over both."""
+    """Return an engine with two slots for each job, on two nodes, and a group granted over both."""
     made = fake.engine(monkeypatch, slots_per_job=2)
     made.announce_demand(2)
     assert fake.heard("request") == {"request": [1], "return": [], "exclude": []}
@@ -38,7 +38,7 @@ def engine(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
 
 
 def grant(fake: FakeBridge, engine: RayEngine, number: int) -> None:
-    """Grant a group over both nodes, and let them be ready."""
+    """Grant a group over both nodes, and report them as ready."""
     fake.say({"granted": number, "shares": [["a", 1, [], 1], ["b", 1, [], 1]]})
     fake.events_of("a", READY)
     fake.events_of("b", READY)
@@ -101,21 +101,21 @@ def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -
     engine.start(job())
     fake.say({"lost": "b", "reason": "the power went"})
     settle(engine)
-    # The part on the other node waits for ranks that have gone: it is killed at once, and the job ends with it.
+    # The part on the other node waits for ranks that have exited: it is killed at once, and the job ends with it.
     assert "start" in fake.next()
     assert fake.next() == {"tell": ["kill", "1.1.1"], "nodes": ["a"]}
     fake.events_of("a", exited(137, "SIGKILL"))
     (event,) = collected(engine, 1)
     assert isinstance(event, Exited)
     assert (event.lost, event.lost_node) == (True, "second (the power went)")
-    # Not before that part has ended, because Ray would give its slot to another program. Ray would keep the group, and
+    # Only when that part has ended, because Ray would give its slot to another program. Ray would keep the group, and
     # move it to another node.
     assert fake.next() == {"request": [], "return": [1], "exclude": []}
     assert engine.free_slots() == 0
     fake.say({**CLUSTER, "cluster": NODES[:1]})
     settle(engine)
     assert engine.slots == 2
-    # Of what the node still has to say, nothing concerns anybody.
+    # Later messages of the node are ignored.
     fake.events_of("b", exited(0), ["line", "1.1.1", 0, "stdout", None, "too late", 7.0], READY)
     settle(engine)
     assert engine.slots == 2
@@ -192,7 +192,7 @@ def test_a_refused_node_keeps_the_slots_of_a_running_job(fake: FakeBridge, monke
     fake.events_of("a", ["refused", "its disk is full"])
     assert isinstance(collected(engine, 1)[0], Line)
     assert fake.heard("request") == {"request": [], "return": [2], "exclude": []}
-    # The running job is one of the two that are wanted.
+    # The running job is one of the two that are requested.
     engine.announce_demand(2)
     assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
     fake.events_of("a", exited(0))
@@ -227,7 +227,7 @@ def test_trials_say_which_nodes_are_not_used(fake: FakeBridge, monkeypatch: pyte
     assert line.text == "node first of the Ray cluster is not used: torch 1.0 instead of 2.0"
     fake.events_of("b", exited(0))
     assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 1.0)]
-    # Whoever looks at a later trial finds it as well.
+    # A later trial gets the same reason.
     engine.start(job("1.1.2", slots=1))
     (later,) = collected(engine, 1)
     assert isinstance(later, Line)
@@ -374,7 +374,7 @@ def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytes
     engine.announce_demand(1)
     assert fake.heard("request") == {"request": [], "return": [1, 3], "exclude": []}
     assert not engine.wants_more_slots
-    fake.say({"granted": 3, "shares": [["b", 1, [], 1]]})  # was under way
+    fake.say({"granted": 3, "shares": [["b", 1, [], 1]]})  # was in progress
     settle(engine)
     assert engine.free_slots() == 0
 
@@ -399,9 +399,9 @@ def test_the_runner_gets_its_turn_while_messages_arrive_without_end(
     engine = fake.engine(monkeypatch)
 
     def answer(calls: Any) -> tuple[list[Any], list[str]]:
-        fake.events_of("a", ["store", 5, "one"])  # the next one is there before this one is answered
+        fake.events_of("a", ["store", 5, "one"])  # the next one arrives before this one is answered
         if answered:
-            fake.heard("answers")  # of the one before: the connection must not fill
+            fake.heard("answers")  # of the earlier one: the connection must not fill
         answered.append(calls)
         return [], []
 

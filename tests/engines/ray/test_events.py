@@ -1,4 +1,4 @@
-"""How many events travel together, and when the bridge stops to fetch more."""
+"""How many events are sent together, and when the bridge stops fetching more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_one_call_returns_a_limited_part_of_the_events(sizes: list[int]) -> None
 
 
 class _Text(str):
-    """A text that is as long as it says, without the memory for it."""
+    """A text that claims a length without using the memory for it."""
 
     def __new__(cls, size: int) -> _Text:
         made = super().__new__(cls, "x")

@@ -1,4 +1,4 @@
-"""When a job with parts on several nodes has ended, and how: whatever order its parts end or are lost in."""
+"""When and how a job with parts on several nodes has ended, in whatever order its parts end or are lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_other_parts_are_killed_three_seconds_after_a_failure() -> None:
     jobs = started("a", "b", "c")
     assert jobs.end_part("b", exited(7), 100.0) is None
     assert jobs.overdue(102.9) == []
-    # A later failure follows from the first one and gives nobody more time.
+    # A later failure follows from the first one and does not extend the time.
     assert jobs.end_part("c", exited(1), 102.0) is None
     assert jobs.overdue(103.0) == ["job"]
     assert jobs.overdue(200.0) == []
@@ -52,10 +52,10 @@ def test_the_parts_beside_a_lost_one_are_killed_at_once() -> None:
     assert jobs.lose_node("a", "again", 7.0) == []
 
 
-@settings(deadline=None)  # a busy machine takes its time
+@settings(deadline=None)  # a busy machine needs more time
 @given(st.permutations(["a", "b", "c"]), st.lists(st.sampled_from([0, 1, 9, None]), min_size=3, max_size=3))
 def test_the_first_failure_counts(order: list[str], codes: list[int | None]) -> None:
-    """None: the node is lost."""
+    """An exit code of None means that the node is lost."""
     jobs = started("a", "b", "c")
     results = []
     for now, (node, code) in enumerate(zip(order, codes, strict=True)):

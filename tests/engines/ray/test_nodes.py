@@ -23,7 +23,7 @@ def test_a_node_keeps_what_is_known_of_it() -> None:
     assert nodes.update([SECOND]) == {"a"}
     nodes.remove("a")
     assert list(nodes) == ["b"]
-    # What arrives late of a node that has left concerns nobody.
+    # Late messages of a node that has left are ignored.
     nodes.note_ready("a")
     assert nodes.count_lost_actor("a", "fire") == nodes.count_job("a", failed_to_start=True) == ""
     assert not nodes.is_usable("a")

@@ -1,4 +1,4 @@
-"""Which placement groups are requested, kept and returned, whatever Ray grants, takes away or refuses."""
+"""Which placement groups are requested, kept and returned, for any sequence of grants, losses and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NODES = ("a", "b", "c")
 
 
 class PlacementMachine(RuleBasedStateMachine):
-    """A model of what Ray holds for an experiment beside what the experiment believes."""
+    """A model of what Ray holds for an experiment, compared with what the experiment believes."""
 
     @initialize(slots=st.integers(1, 3))
     def begin(self, slots: int) -> None:

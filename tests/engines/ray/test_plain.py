@@ -1,4 +1,4 @@
-"""Jobs and events arrive as they were sent."""
+"""Jobs and events arrive unchanged."""
 
 from __future__ import annotations
 

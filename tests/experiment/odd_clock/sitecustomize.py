@@ -1,4 +1,4 @@
-"""Python imports this at its start: the wall clock of the process is off by what a file says at the moment."""
+"""Shifts the wall clock of a process by the offset that a file contains; Python imports this module at its start."""
 
 from __future__ import annotations
 

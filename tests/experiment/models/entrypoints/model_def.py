@@ -1,4 +1,4 @@
-"""Trial classes, of today and of the first generation."""
+"""Trial classes of the present and of the first generation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Outer:
 
 
 class Old(Data):
-    """As in 0.12: the loop goes backward and steps."""
+    """A trial of 0.12: the loop calls backward and the optimizer."""
 
     def __init__(self, context: Any) -> None:
         told.write_down()

@@ -1,4 +1,4 @@
-"""A script of 0.18 to 0.37: the searcher says how long, one operation after another."""
+"""A script of 0.18 to 0.37: the searcher defines how long to train, one operation after another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ with core.init() as context:
             operation.report_progress(done)
             if context.preempt.should_preempt():
                 break
-        if batches > 1:  # on the way; the searcher counts epochs
+        if batches > 1:  # before the end of the operation; the searcher counts epochs
             context.train.report_validation_metrics(batches * done - 2, {"validation_loss": 9.0})
         loss = info.trial.hparams["lr"] / done
         context.train.report_validation_metrics(batches * done, {"other": 0.5})

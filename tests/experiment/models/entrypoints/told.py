@@ -1,4 +1,4 @@
-"""Writes down what this process was told about itself, for a test to read."""
+"""Writes what this process can read about itself to a file, for a test."""
 
 from __future__ import annotations
 

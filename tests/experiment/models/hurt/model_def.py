@@ -1,4 +1,4 @@
-"""A trial class that gets into the trouble that its hyperparameters name, on one slot or several."""
+"""A trial class with the failure that its hyperparameters name, on one slot or several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small trial with everything that exact resume must bring back: shuffling, dropout, Adam."""
+"""A small trial with everything that an exact resume must restore: shuffling, dropout, Adam."""
 
 from __future__ import annotations
 

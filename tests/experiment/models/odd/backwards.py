@@ -1,4 +1,4 @@
-"""A script whose validations are counted otherwise than its checkpoints, and that is paused in the middle."""
+"""A script whose validations and checkpoints count steps differently, and that is paused in the middle."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A script of 0.18 to 0.37 that takes its time between a validation and the end of its operation."""
+"""A script of 0.18 to 0.37 that waits between a validation and the end of its operation."""
 
 import time
 
@@ -12,5 +12,5 @@ with core.init() as context:
     for operation in context.searcher.operations():
         batches = 10 * operation.length
         context.train.report_validation_metrics(batches, {"loss": info.trial.hparams["x"]})
-        time.sleep(1.6)  # the runner looks about once a second
+        time.sleep(1.6)  # the runner polls about once a second
         operation.report_completed(info.trial.hparams["x"])

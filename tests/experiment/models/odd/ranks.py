@@ -1,4 +1,4 @@
-"""A script of which every rank reports, the chief last, and the others with better values."""
+"""A script in which every rank reports, the chief last, and the other ranks report better values."""
 
 import determined as det
 from determined import core
@@ -13,7 +13,7 @@ with core.init(distributed=distributed) as context:
         reports = {"loss": loss, "epochs": epoch, f"of rank {rank}": epoch}
         if rank == 1:
             context.train.report_validation_metrics(epoch, reports)
-            # Beyond every rung, as far as anybody listened to this rank.
+            # Beyond every rung, if reports of this rank counted.
             context.train.report_validation_metrics(100 + epoch, {"loss": -2.0, "epochs": 100 + epoch})
         distributed.allgather(None)
         if rank == 0:

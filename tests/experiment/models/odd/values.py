@@ -1,4 +1,4 @@
-"""A script that reports a value of an unusual kind as the metric, or as the time, that trials are compared by."""
+"""A script that reports an unusual value as the searcher's metric or as its time metric."""
 
 import numpy as np
 

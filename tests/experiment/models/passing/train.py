@@ -1,4 +1,4 @@
-"""A script that passes hyperparameters of its own to `pytorch.init`, in one of several ways."""
+"""A script that passes its own hyperparameters to `pytorch.init`, in one of several ways."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A script that goes on where it was, step by step, slowly enough to be disturbed."""
+"""A script that resumes where it stopped, step by step, slowly enough to be interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that gets into the trouble that its hyperparameters name, in its second step."""
+"""A script with the failure that its hyperparameters name, in its second step."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_trouble(trouble: str) -> None:
 
 
 def note_pid() -> None:
-    """For a test to find this process; whole or not at all."""
+    """Write the id of this process to a file, atomically, so that a test finds the process."""
     draft = Path(".pid")
     draft.write_text(str(os.getpid()))
     draft.rename("pid.txt")
@@ -71,7 +71,7 @@ def hold(size: int) -> None:
 
 
 def leave_children() -> None:
-    """Two that outlive their parent, one of them in a session of its own, deaf to polite signals."""
+    """Start two processes that outlive their parent, one in a separate session; both ignore SIGTERM and SIGINT."""
     for separate in (False, True):
         if os.fork() == 0:
             if separate:

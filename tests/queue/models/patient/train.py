@@ -1,4 +1,4 @@
-"""A script that goes on where it was, and takes its time as long as the file SLOWLY is there, if that names one."""
+"""A script that resumes where it stopped, and is slow as long as the file that SLOWLY names exists."""
 
 from __future__ import annotations
 
