@@ -1,4 +1,4 @@
-"""A store with experiments in it, and `det` to look at them."""
+"""A store with experiments, and `det` to read it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日�
 
 @pytest.fixture(autouse=True)
 def viewers_zone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine that runs the tests may be anywhere; who looks at tables here is in UTC."""
-    # With the patch of the test, which may set another zone: two of them would be undone in the wrong order.
+    """Show times in UTC, whatever the time zone of the machine that runs the tests."""
+    # With the patch of the test, which may set another zone: two patches would be undone in the wrong order.
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
@@ -34,7 +34,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def search(store: Store) -> int:
-    """A search that is over: one trial completed, one was stopped early, one failed."""
+    """Create an ended search: one trial completed, one was stopped early, one failed."""
     experiment_id = new_experiment(store, "search", description="three trials", labels=["a", "b"])
     lease = lead(store, experiment_id)
     first, second, third = add_trials(
@@ -71,7 +71,7 @@ def search(store: Store) -> int:
 
 @pytest.fixture
 def weird(store: Store) -> int:
-    """An experiment whose program writes whatever could upset a terminal."""
+    """Create an experiment whose program writes everything that could disturb a terminal."""
     experiment_id = new_experiment(store, WEIRD, description=WEIRD, labels=[WEIRD])
     lease = lead(store, experiment_id)
     (trial_id,) = add_trials(store, lease, [{WEIRD: WEIRD}])
@@ -83,7 +83,7 @@ def weird(store: Store) -> int:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory of a user: a configuration, and a directory with a program."""
+    """Return the working directory of a user: a configuration, and a directory with a program."""
     directory = tmp_path / "project"
     (directory / "model").mkdir(parents=True)
     (directory / "model" / "train.py").write_text(PROGRAM)
@@ -100,7 +100,9 @@ def forking() -> Iterator[Forking]:
 
 @pytest.fixture
 def filled_store(searched: Searched, tmp_path: Path) -> dict[str, str]:
-    """What the arguments in `every_command.py` mean in a store with a search, a registered model and a project."""
+    """Create a store with a search, a registered model and a project; return values for the arguments of
+    `every_command.py`.
+    """
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "train.py").write_text(PROGRAM)
     (tmp_path / "config.yaml").write_text(CONFIG)
@@ -120,7 +122,7 @@ def search_that_ran(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 
 @pytest.fixture
 def searched(search_that_ran: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
-    """The search as it ended, whatever another test did to it; this test's program uses its data directory."""
+    """Return the search as it ended, without changes of other tests; this test's program uses its data directory."""
     search_that_ran.restore()
     monkeypatch.setenv("XDG_DATA_HOME", str(search_that_ran.home))
     monkeypatch.chdir(tmp_path)

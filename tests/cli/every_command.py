@@ -21,19 +21,19 @@ class Case:
     """One call of a command."""
 
     arguments: str = ""
-    # Whether it opens the store, and whether it changes it: the second kind waits for another writer, then says so.
+    # Whether it opens the store, and whether it changes it: commands that change it wait for another writer, then fail.
     store: Literal["none", "reads", "writes"] = "reads"
-    # The heads of the tables that it prints without --json, in their order, as the specification has them.
+    # The headings of the tables that it prints without --json, in their order, as the specification has them.
     tables: tuple[tuple[str, ...], ...] = ()
     exit_code: int = 0  # with the search
     words: str = ""  # in its answer when the exit code is not 0
-    form: Literal["json", "lines", "none"] = "json"  # what --json prints; none: it has no --json
-    elsewhere: str = ""  # the file of the tests that run it with a search, if these here cannot
-    reports: bool = False  # its very purpose is to say what is wrong, in many lines and on standard output
+    form: Literal["json", "lines", "none"] = "json"  # the type of what --json prints; None: it has no --json
+    elsewhere: str = ""  # the file of the tests that run it with a search, if this one cannot
+    reports: bool = False  # its purpose is to report problems, in many lines and on standard output
 
     @property
     def empty_exit_code(self) -> int:
-        """What names something fails when there is nothing; the rest has nothing to show."""
+        """Return the expected exit code on an empty store: commands that name an object fail, others print nothing."""
         return int(any(word in self.arguments for word in _OF_THE_SEARCH))
 
 

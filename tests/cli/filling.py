@@ -1,4 +1,4 @@
-"""A store as a search leaves it, filled through the store's own interface."""
+"""Fills a store through its own interface as a search would."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def add_trials(store: Store, lease: Lease, hparams: list[dict[str, Any]]) -> lis
 
 
 def work(store: Store, lease: Lease, trial_id: int, steps: Steps) -> None:
-    """Let a trial run once and report all that."""
+    """Let a trial run once with these reports."""
     allocation = f"{lease.experiment_id}.{trial_id}.1"
     running = TrialChange(trial_id, state="RUNNING", allocation=allocation, runs=1)
     store.experiments.commit(lease, Change(trials=(running,)))

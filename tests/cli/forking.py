@@ -1,7 +1,6 @@
-"""Commands of `det`, each in a copy of one process that has loaded them all: many can be tried in a second.
+"""Runs commands of `det`, each in a fork of one process that has loaded them all, so that many take a second.
 
-with Forking() as forking:
-    result = forking.det("experiment", "list", environment={"DET_STORE": place})
+with Forking() as forking:     result = forking.det("experiment", "list", environment={"DET_STORE": place})
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended, and what it wrote."""
+    """The exit code of a command, and its output."""
 
     code: int
     stdout: str
@@ -31,7 +30,7 @@ class Result:
 
 
 class Forking:
-    """The process that commands are copies of."""
+    """The process that commands are forked from."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -65,7 +64,7 @@ class Forking:
         request = {
             "arguments": arguments,
             "environment": dict(environment),
-            "state_home": os.environ["XDG_STATE_HOME"],  # of this test; the process was started for all of the module
+            "state_home": os.environ["XDG_STATE_HOME"],  # of this test; the process was started for the complete module
             "cwd": str(cwd),
             "output": output,
         }
@@ -86,7 +85,7 @@ def _serve() -> None:
 
 
 def _load(group: Any) -> None:
-    """What commands import when they run is loaded too, where it takes long."""
+    """Load what commands import when they run, where it takes long."""
     import click
 
     from determined.cli.groups import LazyGroup
@@ -117,7 +116,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _become(request: dict[str, Any], stdout: int, stderr: int) -> NoReturn:
-    """The copy never returns to the loop of the process that it is a copy of."""
+    """Run a command in the fork, which never returns to the loop of its parent."""
     code = 70
     try:
         code = _run(request, stdout, stderr)

@@ -1,4 +1,4 @@
-"""A program and its configuration, as small as a search can be."""
+"""A minimal program and its configuration for a search."""
 
 from __future__ import annotations
 

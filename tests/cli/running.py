@@ -1,4 +1,4 @@
-"""`det`, in this process or as one of its own."""
+"""Runs `det` in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM_DET = [sys.executable, "-m", "determined.cli"]  # for `tests.helpers.warm`
 
 
 def det(*arguments: str) -> Result:
-    """Called in this process."""
+    """Run `det` in this process."""
     return CliRunner().invoke(main, list(arguments))
 
 
@@ -31,7 +31,7 @@ def det_ok(*arguments: str) -> str:
 
 
 def det_json(*arguments: str) -> Any:
-    """Strictly JSON: no NaN."""
+    """Run `det` with --json and parse its output strictly: no NaN."""
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
@@ -44,19 +44,19 @@ def det_csv(*arguments: str) -> list[dict[str, str]]:
 
 
 def run_det(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, as a user would."""
+    """Run `det` in a separate process, as a user would."""
     return warm.run([*WARM_DET, *arguments], capture_output=True, text=True, timeout=60, **options)
 
 
 class Terminal(terminal.Terminal):
-    """`det` on a terminal of its own."""
+    """`det` on a separate terminal."""
 
     def __init__(self, *arguments: str, columns: int = 100, rows: int = 40) -> None:
         super().__init__([*WARM_DET, *arguments], columns=columns, rows=rows, is_warm=True)
 
 
 def det_on_terminal(*arguments: str, columns: int = 100) -> bytes:
-    """All that a terminal of that width would get."""
+    """Return what a terminal of that width shows."""
     with Terminal(*arguments, columns=columns) as shown:
         shown.read_to_the_end()
         shown.wait()
@@ -64,7 +64,7 @@ def det_on_terminal(*arguments: str, columns: int = 100) -> bytes:
 
 
 def rows_of(table: str) -> list[dict[str, str]]:
-    """The table that `det` printed, row by row."""
+    """Return the rows of the table that `det` printed."""
     lines = table.splitlines()
     names = [name.strip() for name in lines[0].split(" | ")]
     cells = [[cell.strip() for cell in f"{line} ".split(" | ")] for line in lines[2:] if line]

@@ -1,4 +1,4 @@
-"""A search that really ran, in a data directory that every test finds as the search left it."""
+"""A search that really ran; every test gets its data directory in the state in which the search ended."""
 
 from __future__ import annotations
 

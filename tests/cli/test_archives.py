@@ -1,4 +1,4 @@
-"""Experiments in one file: complete on another machine, or refused in one line with nothing left behind."""
+"""Experiments in one file: complete on another machine, or rejected in one line with nothing left behind."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from tests.pytorch.test_inference_outputs import process
 
 
 def use(monkeypatch: pytest.MonkeyPatch, machine: Path) -> Path:
-    """Work on another machine: another data directory."""
+    """Switch to another machine: another data directory."""
     monkeypatch.setenv("DET_DATA_DIR", str(machine))
     return machine
 
 
 def data_files(machine: Path) -> list[str]:
-    """Return all files of a machine but those of its store."""
+    """Return all files of a machine except those of its store."""
     found = (path.relative_to(machine).as_posix() for path in machine.rglob("*") if path.is_file())
     return sorted(name for name in found if not name.startswith("store.sqlite"))
 
 
 @pytest.fixture
 def exported(searched: Searched, tmp_path: Path) -> Path:
-    """Return an archive with all of a search."""
+    """Export the complete search, and return the archive."""
     det_ok("e", "export", "1", "--checkpoints", "all", "--code", "-o", "all.tar")
     return tmp_path / "all.tar"
 
@@ -204,7 +204,7 @@ def test_a_damaged_checkpoint_is_not_exported(searched: Searched, tmp_path: Path
 
 
 def rebuilt(file: Path, target: Path, change: Callable[[archive.ArchiveWriter, tarfile.TarFile], None]) -> Path:
-    """Write the archive again with right hashes; `change` adds members before the end."""
+    """Write the archive again with correct hashes; `change` adds members before the end."""
     with tarfile.open(file) as tar, open(target, "wb") as opened_file:
         writer = archive.ArchiveWriter(opened_file, {})
         for member in tar:
@@ -265,7 +265,7 @@ def archive_of_search(search_that_ran: Searched, tmp_path_factory: pytest.TempPa
 
 
 def refused(file: Path, machine: Path) -> str:
-    """Import on a machine that has nothing, and return the one line that was said; nothing may be left."""
+    """Import on a machine without data, and return the one line of the error; nothing may be left."""
     with pytest.MonkeyPatch.context() as patch:
         use(patch, machine)
         with pytest.raises(StoreError) as told:
@@ -321,7 +321,7 @@ def said_by(file: Path) -> str | None:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Path, tmp_path: Path) -> None:
-    """Only the padding between members may change: nothing reads it."""
+    """Only the padding between members may change: it is not read."""
     content = bytearray(archive_of_search.read_bytes())
     with tarfile.open(archive_of_search) as tar:
         chosen = data.draw(st.sampled_from(tar.getmembers()))
@@ -337,7 +337,7 @@ def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Pat
         if message is not None:
             assert "\n" not in message
             assert data_files(machine) == []
-        else:  # a part of a header that says nothing of the content, such as its owner
+        else:  # a part of a header that does not describe the content, such as its owner
             assert chosen.offset <= position < chosen.offset_data
             with opened() as store:
                 for row in store.experiments.checkpoints(1):
@@ -425,7 +425,7 @@ def _raising(error: BaseException) -> Callable[..., None]:
 def test_files_that_are_there_already_are_never_taken_over(
     searched: Searched, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another store with the same data directory: its checkpoints and code stay its own."""
+    """Another store with the same data directory: its checkpoints and code remain its own."""
     monkeypatch.setenv("DET_STORE", "other.sqlite")
     before = data_files(searched.home / "determined")
     det_ok("e", "import", "all.tar")

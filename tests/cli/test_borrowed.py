@@ -1,4 +1,4 @@
-"""What was imported has files that belong to another store: they are used, and never deleted."""
+"""Imported experiments have files that belong to another store: they are used, and never deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.records import opened
 
 
 def files_of(home: Path) -> set[Path]:
-    """All but those of the store itself, and of nobody's interest after a run."""
+    """Return all files except those of the store itself and unimportant ones of a run."""
     found = (path for path in (home / "determined").rglob("*") if path.is_file())
     return {path for path in found if not path.name.startswith("store.sqlite") and path.suffix != ".lock"}
 
@@ -26,7 +26,7 @@ def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.fixture
 def imported(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> Searched:
-    """The search, as another store took it."""
+    """Import the search into another store."""
     det_ok("store", "export", "all.jsonl")
     use(monkeypatch, "other.sqlite")
     assert det_ok("store", "import", "all.jsonl").endswith("Use --take-over to let this store manage them.\n")
@@ -65,7 +65,7 @@ def test_what_a_new_store_takes_over_is_its_own(imported: Searched, monkeypatch:
     use(monkeypatch, "third.sqlite")
     assert "not copied" not in det_ok("store", "import", "again.jsonl", "--take-over")
     uuid = imported.checkpoint(1, 4).checkpoint_id
-    assert "was imported" in det("c", "delete", uuid, "--yes").stderr  # it was not the second store's to give away
+    assert "was imported" in det("c", "delete", uuid, "--yes").stderr  # the second store does not own them
     use(monkeypatch, "fourth.sqlite")
     det_ok("store", "import", "all.jsonl", "--take-over")
     assert det("c", "delete", uuid, "--yes").exit_code == 0
@@ -77,7 +77,7 @@ def test_what_a_new_store_takes_over_is_its_own(imported: Searched, monkeypatch:
 def test_a_search_that_goes_on_cleans_up_behind_itself_alone(
     searched: Searched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a file of somebody who marks what he wants to have deleted."""
+    """With a file whose author marks files to be deleted."""
     det_ok("store", "export", "all.jsonl")
     victim = searched.checkpoint(1, 4)
     changed = [marked(json.loads(line), victim.checkpoint_id) for line in Path("all.jsonl").read_text().splitlines()]

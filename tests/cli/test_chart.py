@@ -13,7 +13,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def picture(lines: list[str]) -> list[str]:
-    """What is right of the axis, without what is under it."""
+    """Return what is right of the axis, without the lines below it."""
     return [line.partition(" |")[2] for line in lines[:-2]]
 
 

@@ -67,7 +67,7 @@ def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
     assert searched.checkpoint(1, 4).state == "DELETED"
     assert searched.files(searched.checkpoint(1, 12)).is_dir()
     assert det("c", "delete", f"{both},", "--yes").exit_code == 2
-    again = CliRunner().invoke(main, ["c", "delete", rows[0].checkpoint_id], input="")  # there is nothing to ask
+    again = CliRunner().invoke(main, ["c", "delete", rows[0].checkpoint_id], input="")  # there is nothing to confirm
     assert (again.exit_code, again.output) == (0, f"Checkpoint {rows[0].checkpoint_id} is DELETED already\n")
     third = searched.checkpoint(1, 12).checkpoint_id
     assert det("c", "delete", f"{rows[0].checkpoint_id},{third}", "--yes").stdout.splitlines() == [

@@ -1,4 +1,4 @@
-"""The choice of an engine, and `det cluster`, without Ray. Those with a real cluster are in tests/ray."""
+"""The choice of an engine, and `det cluster`, without Ray. Tests with a real cluster are in tests/ray."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, r
 
 @pytest.fixture
 def other(store: Store) -> int:
-    """Another search over the same metric, better than the first."""
+    """Create another search over the same metric, better than the first."""
     config = {
         "searcher": {"name": "grid", "metric": "loss"},
         "resources": {"slots_per_trial": 2},
@@ -57,7 +57,7 @@ def standalone_run(store: Store, metrics: dict[str, Any]) -> int:
 
 
 def parts(text: str) -> dict[str, str]:
-    """By title; without the lines between them."""
+    """Return the parts by their titles, without the lines between them."""
     return dict(part.split("\n", 1) for part in text.rstrip("\n").split("\n\n") if "\n" in part)
 
 
@@ -225,7 +225,7 @@ def test_what_programs_wrote_is_text(weird: int, search: int) -> None:
 
 
 def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
-    """The configuration of a search has all defaults, that of a standalone run what its program says."""
+    """The configuration of a search contains all defaults, that of a standalone run only what its program sets."""
     from determined.config.experiment import load_experiment
 
     given = {
@@ -246,7 +246,7 @@ def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
     rows = {row["Configuration"] for row in rows_of(parts(shown)["Where the configurations differ"])}
     assert {"max_restarts", "searcher.max_trials", "searcher.name", "entrypoint", "hyperparameters.lr"} <= rows
     assert len(rows) <= 8, rows
-    assert len(det_json("e", "compare", f"{alone},{searched}")["config"]) > 20  # for machines nothing is left out
+    assert len(det_json("e", "compare", f"{alone},{searched}")["config"]) > 20  # output for programs omits nothing
 
 
 @pytest.mark.parametrize("options", [(), ("--detach",), ("--share",), ("--max-trials", "3")])

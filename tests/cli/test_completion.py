@@ -1,4 +1,4 @@
-"""What shells are told, and what `det` answers when they ask."""
+"""The completion script of shells, and the answers of `det` to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_script_of_a_shell(shell: str) -> None:
 
 
 def test_words_are_completed() -> None:
-    """Asked as bash does, by the variables of that script."""
+    """Called as bash does, with the variables of that script."""
 
     def completed(words: str) -> list[str]:
         asked = {

@@ -24,7 +24,7 @@ LINES: list[tuple[int, str | None, str]] = [
 
 
 class Queries:
-    """Statements that were executed, with their values and the number of rows that they gave."""
+    """The statements that were executed, with their values and the number of rows that they returned."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.all: list[tuple[str, list[Any], int]] = []

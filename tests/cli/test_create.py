@@ -1,4 +1,4 @@
-"""`det experiment create` and the commands that steer what it runs, with real processes."""
+"""`det experiment create` and the commands that control what it runs, with real processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_search_without_a_terminal(project: Path) -> None:
 
 
 def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None:
-    """On a terminal: a live picture. Paused by Ctrl-C, continued, and canceled by somebody else."""
+    """On a terminal with a live view. Paused by Ctrl-C, continued, and canceled by another process."""
     with Terminal("e", "create", "config.yaml", "model", *FOR_EVER) as terminal:
         terminal.read_until(b"best so far")
         terminal.write(b"\x03")
@@ -87,7 +87,7 @@ def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None
 
 
 def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Store) -> None:
-    """As `det e create ... | head -1`: the search goes on; SIGTERM pauses it. A paused one can be killed."""
+    """As `det e create ... | head -1`: the search continues; SIGTERM pauses it. A paused one can be killed."""
     command = [*WARM_DET, "e", "create", "config.yaml", "model", *FOR_EVER]
     with warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as runner:
         assert runner.stdout is not None
@@ -107,7 +107,7 @@ def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Stor
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_ctrl_c_twice_leaves_it_paused(project: Path, store: Store, columns: int) -> None:
-    """A program that does not listen cannot be paused quickly: the first Ctrl-C is answered at once all the same."""
+    """A program that ignores requests cannot be paused quickly: the first Ctrl-C is answered at once nevertheless."""
     (begun := project / "begun").mkdir()
     note = f"__import__('tempfile').mkstemp(dir={str(begun)!r}); print("
     program = PROGRAM.replace("should_preempt()", "should_preempt() and False").replace("print(", note)
@@ -135,7 +135,7 @@ def test_ctrl_c_twice_leaves_it_paused(project: Path, store: Store, columns: int
 
 
 def test_one_batch_to_see_that_it_works(project: Path, store: Store) -> None:
-    """`--test`: of a script as well. It stays in the store, out of the list."""
+    """`--test`, of a script as well. The experiment stays in the store, and is not listed."""
     (project / "model" / "train.py").write_text(PROGRAM.replace("batch % 4 == 0", "True"))
     done = run_det("e", "create", "config.yaml", "model", "--test")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -223,7 +223,7 @@ def test_options_of_old_command_lines_are_explained(project: Path) -> None:
 )
 def test_what_cannot_run_is_refused_and_nothing_is_created(project: Path, arguments: list[str], words: str) -> None:
     dry = det("e", "create", *arguments, "--dry-run")
-    assert (dry.exit_code, dry.stdout) == (1, "") or "other.py" in arguments[-1]  # a plan does not look at the code
+    assert (dry.exit_code, dry.stdout) == (1, "") or "other.py" in arguments[-1]  # a plan does not read the code
     result = det("e", "create", *arguments, "--paused")
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -238,7 +238,7 @@ def test_all_mistakes_at_once(project: Path) -> None:
         result = det(*words)
         assert result.exit_code == 1
         assert "searcher.max_trials: " in result.stderr
-        assert "max_restarts" in result.stderr  # the nearest right name
+        assert "max_restarts" in result.stderr  # the most similar correct name
 
 
 def test_choices_that_exclude_each_other(project: Path) -> None:

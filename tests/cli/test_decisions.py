@@ -12,7 +12,7 @@ from tests.store.rows import begin
 
 def test_rows_and_json(searched: Searched) -> None:
     rows = det_csv("experiment", "decisions", "1")
-    # Two slots: which trial ends first is a matter of chance.
+    # With two slots it would depend on chance which trial ends first.
     assert [(row["Trial ID"], row["Decision"]) for row in rows][:2] == [("1", "created"), ("2", "created")]
     assert sorted((row["Trial ID"], row["Decision"]) for row in rows[2:]) == [("1", "completed"), ("2", "completed")]
     found = det_json("experiment", "decisions", "1")

@@ -1,4 +1,4 @@
-"""`det doctor` on machines in good and in bad health."""
+"""`det doctor` on machines with and without problems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 
 @pytest.fixture
 def no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that cannot be imported, as after an upgrade that was cut short: it costs no time either."""
+    """Install a torch that cannot be imported, as after an interrupted upgrade: it costs no time either."""
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "torch.py").write_text("raise ImportError('libtorch_cpu.so: \\x1b[31mundefined symbol')\n")
@@ -57,7 +57,7 @@ def checks(*options: str, code: int = 1) -> dict[str, dict[str, Any]]:
 
 
 def test_a_healthy_machine() -> None:
-    """As a process, in the environment that the tests run in."""
+    """In a separate process, in the environment of the tests."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = run_det("doctor", "--json", env={**os.environ, "PATH": path})
     assert done.returncode == 0, done.stdout
@@ -66,7 +66,7 @@ def test_a_healthy_machine() -> None:
     assert set(found["checks"][0]) == {"name", "state", "found", "advice", "needed"}
     assert [check["name"] for check in found["checks"] if not check["name"].startswith("extra ")] == [
         *THINGS,
-        *(["Ray"] if HAS_RAY else []),  # how to have a cluster checked
+        *(["Ray"] if HAS_RAY else []),  # how to check a cluster
     ]
     by_name = {check["name"]: check for check in found["checks"]}
     assert by_name["torch"]["state"] == "ok"
@@ -89,7 +89,7 @@ def test_a_torch_that_cannot_be_imported(no_torch: None) -> None:
 
 
 def test_a_torch_with_other_internals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a future release may be."""
+    """A future release may have other internals."""
     (tmp_path / "sitecustomize.py").write_text("import torch\ndel torch.cuda._is_in_bad_fork\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = checks()["torch internals"]
@@ -153,7 +153,7 @@ def test_a_data_directory_that_cannot_be(no_torch: None, tmp_path: Path, monkeyp
 
 
 def test_few_files_another_det_wrong_slots(no_torch: None, tmp_path: Path) -> None:
-    """In a shell of its own, whose limits and variables are like that."""
+    """In a separate shell, with such limits and variables."""
     (tmp_path / "det").write_text("#!/bin/sh\n")
     (tmp_path / "det").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DET_SLOTS": "many", "TZ": "Asia/Tokyo"}
@@ -169,7 +169,7 @@ def test_few_files_another_det_wrong_slots(no_torch: None, tmp_path: Path) -> No
 
 
 def test_extras_are_those_that_the_package_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As its metadata will be when a new one is added."""
+    """A new extra is read from the metadata of the package."""
     metadata = tmp_path / "determined_pytorch-9.9.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(
@@ -203,7 +203,9 @@ def test_the_kind_of_a_file_system() -> None:
 
 @pytest.fixture
 def lab() -> Iterator[Path]:
-    """A directory that everybody can enter: those of pytest are for the owner alone, which protects what is in them."""
+    """Return a directory that all users can enter: those of pytest are for the owner alone, which protects their
+    content.
+    """
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         yield Path(directory)
@@ -222,7 +224,7 @@ def test_a_store_that_other_users_can_write(
     assert store["state"] == "problem"
     assert f"other users can write {lab / weak}" in store["found"]
     assert store["advice"] == f"chmod go-w {lab / weak}"
-    lab.chmod(0o700)  # now nobody reaches the file
+    lab.chmod(0o700)  # now no other user reaches the file
     assert checks()["store"]["state"] == "ok"
 
 
@@ -279,13 +281,13 @@ def test_a_cluster_is_judged_by_its_nodes_and_its_authentication() -> None:
 
 
 def test_the_engine_to_check(no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the option says, else the variable."""
+    """The option is used, else the variable."""
     monkeypatch.delenv("DET_ENGINE", raising=False)
     assert "Ray" not in checks("--engine", "local")
     unknown = checks("--engine", "slurm")["engine"]
     assert unknown["needed"] is True
     assert unknown["found"].startswith("--engine: unknown engine 'slurm'")
-    # Nobody listens there; without the package ray, that is the problem.
+    # No process listens there; without the package ray, that is the problem.
     unreachable = checks("--engine", "ray:127.0.0.1:1")["Ray"]
     assert unreachable["needed"] is True
     assert ("cannot connect to the Ray cluster 127.0.0.1:1" if HAS_RAY else "[ray]") in unreachable["found"]

@@ -36,7 +36,7 @@ WITH_STORE = [name for name, case in COMMANDS.items() if case.store != "none"]
 
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, str]:
-    """A project, and the ids of what may be there or not."""
+    """Return a project, and ids of objects that may exist or not."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "train.py").write_text(PROGRAM)
     (tmp_path / "config.yaml").write_text(CONFIG)
@@ -49,7 +49,7 @@ def given(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def filled(searched: Searched, given: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
-    """What arguments mean in the store with the search."""
+    """Return the values of the arguments in the store with the search."""
     case: Case = COMMANDS[request.node.callspec.params["name"]]
     registered = searched.checkpoint(1, 8).checkpoint_id
     with opened() as store:
@@ -61,7 +61,7 @@ def filled(searched: Searched, given: dict[str, str], request: pytest.FixtureReq
 
 @pytest.fixture
 def place(data_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The file of an empty store, in the working directory of this test."""
+    """Return the path of the file of an empty store, in the working directory of this test."""
     monkeypatch.chdir(tmp_path)
     with opened():
         pass
@@ -69,7 +69,7 @@ def place(data_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> P
 
 
 def serves(case: Case) -> bool:
-    """What reads the store and goes on until it is ended."""
+    """Whether the command reads the store and runs until it is ended."""
     return bool(case.elsewhere) and case.store == "reads"
 
 
@@ -87,7 +87,7 @@ def forked(forking: Forking, *words: str) -> Result:
 
 
 def assert_refused(result: Result, words: str) -> None:
-    """One line, exit code 1, nothing else."""
+    """Check for one line, exit code 1, and no other output."""
     assert result.code == 1, result
     assert result.stdout == "", result
     (line,) = result.stderr.splitlines()
@@ -96,7 +96,7 @@ def assert_refused(result: Result, words: str) -> None:
 
 
 def parse(text: str, case: Case) -> Any:
-    """Strictly JSON: no NaN."""
+    """Parse strictly: no NaN."""
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
@@ -115,7 +115,7 @@ def keys_of(value: Any) -> Iterator[str]:
 
 
 def heads_of(text: str) -> list[tuple[str, ...]]:
-    """Of all tables in a text: the line above a line of dashes."""
+    """Return the headings of all tables in a text: the line above a line of dashes."""
     lines = text.splitlines()
     return [
         tuple(name.strip() for name in above.split(" | "))
@@ -158,7 +158,7 @@ def test_no_command_is_left_out() -> None:
 
 @pytest.mark.parametrize("name", SEARCH_RUNS_HERE)
 def test_with_a_search(name: str, filled: dict[str, str], forking: Forking, searched: Searched) -> None:
-    """As a process of its own with --json, and as people see it."""
+    """In a separate process with --json, and with the output for people."""
     case = COMMANDS[name]
     words = words_of(name, filled)
     if case.form != "none":
@@ -171,7 +171,7 @@ def test_with_a_search(name: str, filled: dict[str, str], forking: Forking, sear
         else:
             assert case.words in done.stderr
     if case.form != "none" and case.store == "writes":
-        return  # it is done, and cannot be done again
+        return  # it has been done, and cannot be repeated
     shown = forked(forking, *words_of(name, {**filled, "directory": "fetched again"}))
     assert shown.code == case.exit_code, shown
     assert heads_of(shown.stdout) == list(case.tables)
@@ -184,7 +184,7 @@ def test_with_a_search(name: str, filled: dict[str, str], forking: Forking, sear
 
 @pytest.mark.parametrize("name", [*WITH_STORE, *(name for name in SEARCH_RUNS_HERE if name not in WITH_STORE)])
 def test_on_an_empty_store(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
-    """Nothing there is not an error for what lists; what is named and missing is one line."""
+    """Lists are empty without an error; a missing object that is named is one line."""
     case = COMMANDS[name]
     for form in [[], ["--json"]] if case.form != "none" and case.store != "writes" else [[]]:
         result = forked(forking, *words_of(name, {**given, "directory": "-".join(["fetched", *form])}), *form)
@@ -198,7 +198,7 @@ def test_on_an_empty_store(name: str, given: dict[str, str], place: Path, forkin
 
 @pytest.mark.parametrize("name", [name for name in WITH_STORE if not serves(COMMANDS[name])])
 def test_while_another_process_writes(name: str, filled: dict[str, str], searched: Searched, forking: Forking) -> None:
-    """Who reads does not wait; who writes says after a while for whom."""
+    """Commands that only read do not wait; commands that write fail after a while, and name the writer."""
     case = COMMANDS[name]
     with closing(sqlite3.connect(searched.home / "determined" / "store.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -248,7 +248,7 @@ def test_on_a_store_of_a_newer_version(name: str, given: dict[str, str], place: 
     "name", [name for name in WITH_STORE if any(f"{{{kind}}}" in COMMANDS[name].arguments for kind in IDS)]
 )
 def test_with_an_id_that_no_store_can_hold(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
-    """One line of ours about it, wherever the number is noticed."""
+    """One clear line about it, whichever part of the code notices the number."""
     beyond = dict.fromkeys(IDS, str(10**20))
     result = forked(forking, *words_of(name, {**given, **beyond}))
     assert result.code in (1, 2), result

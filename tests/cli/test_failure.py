@@ -1,4 +1,4 @@
-"""The text of an error: what could not be done, with what, and why."""
+"""The text of an error: what could not be done, with which object, and why."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_reason_does_not_name_the_same_object_again(reason: str, shown: str) -
 
 
 def test_commands_name_their_object_once(store: Store) -> None:
-    """Errors of every layer: the store, the runner, the queue and the commands themselves."""
+    """Errors of every package: the store, the runner, the queue and the commands themselves."""
     ended, paused = new_experiment(store, "ended"), new_experiment(store, "paused", paused=True)
     lease = lead(store, ended)
     (trial,) = add_trials(store, lease, [{}])

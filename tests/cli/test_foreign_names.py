@@ -29,7 +29,7 @@ COMMANDS = {
 
 @pytest.fixture
 def planted(project: Path, store: Store, tmp_path: Path) -> Path:
-    """An experiment, and a complete directory of one elsewhere whose code must not be run."""
+    """Create an experiment, and elsewhere a complete directory of one whose code must not be run."""
     (project / "config.yaml").write_text(SINGLE)
     det_ok("e", "create", "config.yaml", "model", "--paused")
     place = tmp_path / "planted"

@@ -66,7 +66,7 @@ def test_it_begins_with_a_checkpoint(searched: Searched) -> None:
         (latest, newest),
         (det_json("e", "fork", str(searched.id), "--paused", "--from-checkpoint", "best"), best),
         (det_json("e", "fork", str(searched.id), "--paused", "--from-checkpoint", named), named),
-        (det_json("e", "fork", str(latest["id"]), "--paused"), newest),  # as the one that it is a fork of
+        (det_json("e", "fork", str(latest["id"]), "--paused"), newest),  # like the one from which it was forked
     ):
         assert det_json("e", "config", str(fork["id"]))["searcher"]["source_checkpoint_uuid"] == uuid
     refused = det("e", "fork", str(latest["id"]), "--from-checkpoint", "best")
@@ -77,7 +77,7 @@ def test_it_begins_with_a_checkpoint(searched: Searched) -> None:
 
 
 def test_it_runs_with_the_secrets_of_the_other(project: Path) -> None:
-    """Which the store has never seen; nobody sees them now."""
+    """The store has never contained them, and they are not shown."""
     (project / "config.yaml").write_text(
         CONFIG.replace("adaptive_asha", "random")
         .replace("time_metric: batches, max_time: 16, max_trials: 4", "max_trials: 1")
@@ -97,7 +97,7 @@ def test_it_runs_with_the_secrets_of_the_other(project: Path) -> None:
 
 
 def test_a_program_that_works_where_its_user_does(project: Path, store: Store) -> None:
-    """As with `det run`: what it reads is not code, and is not copied."""
+    """As with `det run`: data that it reads are not code, and are not copied."""
     (project / "data.bin").write_bytes(b"not code")
     (project / "train.py").write_text(PROGRAM)
     loaded = load_experiment(project / "config.yaml")

@@ -1,4 +1,4 @@
-"""Messages of exports and imports: what is missing here, and one clear line for what cannot be read or written."""
+"""Messages of exports and imports: what is missing here, and one clear line for data that cannot be read or written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals in an import or export: nothing of it is visible afterwards, and no file is left."""
+"""Signals during an import or export: no part of it is visible afterwards, and no file is left."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_it_does_not_run_before_they_are_set(imported: Path) -> None:
 
 
 def test_it_runs_when_they_are_set(imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in a search, whose hyperparameters cannot be changed otherwise."""
+    """It also applies to a search, whose hyperparameters cannot be changed in another way."""
     monkeypatch.setenv("MY_TOKEN", "mine")
     monkeypatch.setenv("SEEN", str(tmp_path / "seen.json"))
     options = [f"--config=hyperparameters.{name}" for name in ("api_token=new", "other_token.val=newer")]

@@ -1,4 +1,4 @@
-"""What the commands and the SDK make of standalone runs that were interrupted or asked to stop."""
+"""What the commands and the SDK do with standalone runs that were interrupted or requested to stop."""
 
 from __future__ import annotations
 

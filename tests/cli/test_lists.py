@@ -148,7 +148,7 @@ def test_columns_are_chosen(board: tuple[int, list[int]]) -> None:
 
 
 def list_commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
-    """Return every command of `det` that prints a list, with the words by which it is called."""
+    """Return every command of `det` that prints a list, with its words."""
     found: list[tuple[tuple[str, ...], click.Command]] = []
     for name in group.commands_in:
         command = group.get_command(click.Context(group), name)

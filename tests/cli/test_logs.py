@@ -31,7 +31,7 @@ with core.init() as context:
 
 
 def test_all_trials_of_a_search_that_runs(tmp_path: Path) -> None:
-    """Who follows from the beginning sees every line of every trial once, and is let go at the end."""
+    """A follower from the beginning gets every line of every trial once, and ends with the search."""
     model = tmp_path / "model"
     model.mkdir()
     (model / "train.py").write_text(PROGRAM)
@@ -75,7 +75,7 @@ def test_what_waits_in_a_queue_is_followed_from_before_its_beginning(store: Stor
 
 
 def test_a_log_without_lines_says_why(store: Store) -> None:
-    """On standard error, with exit code 0: a script sees an empty log."""
+    """The reason is on standard error, with exit code 0: a script sees an empty log."""
 
     def said(*words: str) -> str:
         for form in ((), ("--json",)):
@@ -166,7 +166,7 @@ def test_a_time_without_a_zone_is_in_the_one_that_is_shown(
 
 @pytest.mark.parametrize("command", [["e", "logs", "1", "-f"], ["e", "wait", "1", "--polling-interval", "0.1"]])
 def test_ctrl_c_only_ends_the_watching(store: Store, command: list[str]) -> None:
-    """On a terminal; the experiment, which another process runs, is not touched."""
+    """On a terminal; the experiment, which another process runs, is not affected."""
     experiment = new_experiment(store, "watched")
     lease = lead(store, experiment)
     (trial_id,) = add_trials(store, lease, [{}])
@@ -185,5 +185,7 @@ def test_ctrl_c_only_ends_the_watching(store: Store, command: list[str]) -> None
 
 
 def _wait_until_it_sleeps(pid: int) -> None:
-    """Until the command has imported its modules and opened the store: earlier, Ctrl-C only ends an interpreter."""
+    """Wait until the command has imported its modules and opened the store: before that, Ctrl-C only ends an
+    interpreter.
+    """
     wait_until(lambda: any("store.sqlite" in file.path for file in psutil.Process(pid).open_files()))

@@ -1,4 +1,4 @@
-"""The root of `det`: names, abbreviations, help, errors in one line."""
+"""The root command `det`: names, abbreviations, help, errors in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.helpers.records import opened
 
 
 def commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command, str]]:
-    """Every command below a group, with the line of help that the group has for it."""
+    """Return every command below a group, with the line of help that the group has for it."""
     found: list[tuple[tuple[str, ...], click.Command, str]] = []
     context = click.Context(group)
     for name, (_, line) in group.commands_in.items():

@@ -1,4 +1,4 @@
-"""Standard output that is full or closed: exit code 1 and one line, whatever the command and the form."""
+"""Standard output that is full or closed: exit code 1 and one line, for every command and format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.records import opened
 from tests.helpers.terminal import CTRL_C, Terminal, python
 
 REASONS = {"full": "No space left on device", "closed": "it is closed"}
-# What prints nothing on standard output has nothing to lose.
+# Commands without output on standard output are not affected.
 SILENT = ("queue serve",)
 
 
@@ -45,7 +45,7 @@ def test_every_command_that_reads(
 @pytest.mark.parametrize("output", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("words", ["--help", "--version", "e list --csv", "e logs 1"])
 def test_a_process_of_its_own(words: str, output: str, searched: Searched) -> None:
-    """With the end of the interpreter, which has an exit code of its own for output that is lost: 120."""
+    """This includes the end of the interpreter, which has its own exit code for output that is lost: 120."""
     command = f"{shlex.join(DET)} {words} {output}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
@@ -55,7 +55,7 @@ def test_a_process_of_its_own(words: str, output: str, searched: Searched) -> No
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_signal_while_a_terminal_is_written(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that is larger than the buffer of the terminal is being written when the signal comes."""
+    """The signal arrives while a text that is larger than the buffer of the terminal is written."""
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     program = (
         "import signal, sys\n"
@@ -79,7 +79,7 @@ def test_both_streams_closed(searched: Searched) -> None:
 
 @pytest.mark.parametrize("output", [pytest.param(">/dev/full", marks=pytest.mark.thorough), ">&-"])
 def test_a_search_goes_on_and_says_so_at_its_end(output: str, project: Path, store: Store) -> None:
-    """Nor does anything of it get into files that were opened in place of the closed stream."""
+    """And no output gets into files that were opened with the number of the closed stream."""
     command = f"{shlex.join(DET)} e create config.yaml model --slots 2 --config searcher.max_trials=1 {output}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

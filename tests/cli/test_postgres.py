@@ -16,7 +16,7 @@ from tests.helpers.postgres import PASSWORD, running_server
 
 @pytest.mark.thorough
 def test_a_search_on_a_server_that_is_restarted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One URL is all that is set. Who runs it and who watches it outlive the restart; the password is never shown."""
+    """Only the URL is set. The processes that run and follow it survive the restart; the password is never shown."""
     with running_server() as server:
         monkeypatch.setenv("DET_STORE", server.new_database())
         slow = ["--config", "hyperparameters.seconds=0.1", "--slots", "2"]
@@ -49,7 +49,7 @@ def test_a_search_on_a_server_that_is_restarted(project: Path, monkeypatch: pyte
 
 
 def _gathered(trial: str) -> str:
-    """All that a support bundle holds."""
+    """Return all texts in a support bundle."""
     with tarfile.open(det_json("t", "support-bundle", trial)["path"]) as archive:
         files = [archive.extractfile(member) for member in archive.getmembers()]
         return "".join(file.read().decode() for file in files if file is not None)
@@ -65,7 +65,7 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
 
 
 def _rest(process: subprocess.Popen[str]) -> str:
-    """All that comes; `communicate` would miss what was read ahead of the lines before."""
+    """Return all remaining output; `communicate` would miss lines that were buffered with those before."""
     assert process.stdout is not None
     with process.stdout:
         return process.stdout.read()

@@ -1,4 +1,4 @@
-"""What lies in the data directory is for its owner alone, whatever the umask."""
+"""Files in the data directory can be read by their owner alone, whatever the umask."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with core.init() as context:
         (path / "run.sh").chmod(0o755)
 """
 CONFIG = "entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n"
-# The program of the test makes this file by itself: only the directory around it is ours.
+# The program of the test creates this file: only the directory around it is ours.
 OF_THE_PROGRAM = "mine"
 
 
@@ -63,7 +63,7 @@ def test_everything_in_the_data_directory_is_private(usual_umask: None, tmp_path
 
 
 def test_a_storage_elsewhere_keeps_the_modes_of_its_user(usual_umask: None, tmp_path: Path) -> None:
-    """A team may share checkpoints there. Nor is a file closed that a checkpoint shares with another place."""
+    """A team may share checkpoints there. A file that a checkpoint shares with another place keeps its mode, too."""
     from determined import core
 
     original = tmp_path / "pretrained"

@@ -23,7 +23,7 @@ from tests.cli.searched import Searched
 from tests.helpers.mounts import read_only
 from tests.helpers.records import opened
 
-# They start or lead processes that write to the store, though their own answer only reads it.
+# They start or control processes that write to the store, though their own answer only reads it.
 _WRITE_FILES = ("queue serve",)
 
 
@@ -38,7 +38,7 @@ def given(filled_store: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture(params=["no log", "a log"])
 def store_file(request: pytest.FixtureRequest, given: dict[str, str], searched: Searched, tmp_path: Path) -> Path:
-    """As it lies after its last writer has closed it, or after a crash: with rows that are only in the log."""
+    """Return a store as its last writer has closed it, or as a crash left it: with rows that are only in the log."""
     path = searched.home / "determined" / "store.sqlite"
     if request.param == "a log":
         kept = tmp_path / "kept"

@@ -163,7 +163,7 @@ def test_list_checkpoints(store: Store, search: int) -> None:
     assert rows[0] == {**rows[0], "State": "COMPLETED", "Resources": "code/, state_dict.pth", "Size": "1.5 KB"}
 
     best = det_json("e", "lc", str(search), "--best", "5")
-    assert [row["validation_metric"] for row in best] == [0.25, 0.75]  # what is no number is never the best
+    assert [row["validation_metric"] for row in best] == [0.25, 0.75]  # what is not a number is never the best
     assert best[0]["size"] == 1500
     assert [row["UUID"] for row in det_csv("e", "lc", str(search), "--best", "1")] == [best[0]["uuid"]]
     assert det_json("e", "lc", str(search))[2]["validation_metric"] == "NaN"
@@ -306,7 +306,7 @@ def test_logs(search: int) -> None:
     assert texts("--rank-id", "1") == [plain]
     assert texts("--rank-id", "1", "--rank-id", "0") == [hello, plain, oops]
     assert texts("--all", "--level", "warning") == [oops, other]
-    assert texts("--follow", "--all") == [hello, plain, oops, other]  # it is over: nothing to wait for
+    assert texts("--follow", "--all") == [hello, plain, oops, other]  # it has ended: nothing to wait for
     assert texts("--follow", "--tail", "1") == [oops]
     assert det_ok("e", "logs", str(search), "--head", "1").startswith("[2026-09-21 14:13:32+0000] [rank=0] INFO")
     assert f"[trial {second}] [rank=0]" in det_ok("e", "logs", str(search), "--all")
@@ -391,7 +391,7 @@ def test_a_table_fits_the_terminal_and_keeps_its_ids(store: Store, search: int) 
 
 
 def test_logs_are_followed_until_the_end(store: Store) -> None:
-    """A line that is written while somebody follows reaches them; the end of the experiment ends the command."""
+    """A line that is written while a command follows the log is printed; the end of the experiment ends the command."""
     import subprocess
 
     from tests.cli.running import DET

@@ -1,4 +1,4 @@
-"""`det run`: programs of people as experiments of one trial."""
+"""`det run`: any programs as experiments of one trial."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with core.init() as context:
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where somebody keeps a program and what it reads."""
+    """Create the directory of a program and of the data that it reads."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "train.py").write_text(PROGRAM)
     (tmp_path / "work" / "factor.txt").write_text("0.5")
@@ -64,7 +64,7 @@ def read_until(stream: IO[str] | None, line: str) -> None:
 def test_paused_continued_killed_and_brought_to_its_end(
     directory: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program reads what lies beside it, its lines come as it writes them, and no batch is lost or done twice."""
+    """The program reads files beside it, its lines are printed as it writes them, and no batch is lost or repeated."""
     options = ["--metric", "accuracy", "--larger-is-better", "--hparam", "lr=1e-3", "--label", "a", "--name", "../x y"]
     runner = started("run", *options, "python", "train.py", "--epochs", "1000", "--api-token", "geheim")
     read_until(runner.stdout, "batch 3")
@@ -100,7 +100,7 @@ def test_paused_continued_killed_and_brought_to_its_end(
 
 
 def test_its_own_exit_code_and_streams(directory: Path, store: Store) -> None:
-    """It is started again as often as was said; what it writes is all that is on stdout, colours among it.
+    """It is restarted as often as the option says; standard output has exactly its lines, including colours.
 
     A line that the program overwrites is shown in its last state.
     """

@@ -1,4 +1,4 @@
-"""Commands for several experiments and trials, and what they say of words that are no commands."""
+"""Commands for several experiments and trials, and the errors for words that are not commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.running import Terminal, det, det_json, det_ok
 
 @pytest.fixture
 def four(store: Store) -> list[int]:
-    """Two experiments that ended, one that is paused, and one that ended."""
+    """Create two experiments that ended, one that is paused, and one that ended."""
     ids = []
     for number in range(4):
         experiment_id = new_experiment(store, f"e{number}", labels=["old"] if number < 2 else [], paused=number == 2)

@@ -1,4 +1,4 @@
-"""What `det` says about a startup hook, and how it is skipped."""
+"""What `det` prints about a startup hook, and how it is skipped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_create_announces_the_hook_or_skips_it(
     assert said[1].startswith("startup-hook.sh succeeded after ")
     assert det(*CREATE, "--paused", "--no-startup-hook").stderr == ""
     forked = det("experiment", "fork", "2", "--paused")
-    assert (forked.exit_code, forked.stderr) == (0, "")  # as the one that it is a fork of
+    assert (forked.exit_code, forked.stderr) == (0, "")  # like the one from which it was forked
     monkeypatch.setenv("DET_STARTUP_HOOK", "0")
     assert det(*CREATE, "--paused").stderr == ""
     assert (project / "ran").read_text() == "run\n"
@@ -76,7 +76,7 @@ def test_a_signal_during_the_hook_leaves_nothing(project: Path, data_home: Path,
 
 
 def test_det_run_has_what_the_hook_installs(project: Path, data_home: Path) -> None:
-    """Also the program itself, which is not known before; the hook works in the directory of the user."""
+    """This includes the program itself, which is not known before; the hook works in the directory of the user."""
     (project / "startup-hook.sh").write_text(
         'printf "#!/bin/sh\\necho installed, \\$WORD, \\$(command -v python)\\n" > "$VIRTUAL_ENV/bin/new-program"\n'
         'chmod +x "$VIRTUAL_ENV/bin/new-program"\nexport WORD=exported\necho said by the hook\ntouch here\n'

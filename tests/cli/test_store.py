@@ -1,4 +1,4 @@
-"""`det store` as people use it: what it says, what it refuses, and moving a search to another store."""
+"""The command `det store`: its output, its errors, and moving a search to another store."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_names_are_data(weird: int, store: Store, tmp_path: Path, monkeypatch: p
 
 
 def test_progress_on_a_terminal(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is shown while it works, and wiped away."""
+    """It is shown while it works, and erased at the end."""
     monkeypatch.chdir(tmp_path)
     lease = lead(store, new_experiment(store))
     (trial,) = add_trials(store, lease, [{}])
@@ -161,7 +161,7 @@ def test_progress_on_a_terminal(store: Store, tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """One of everything, exported."""
+    """Export one of everything, and return the lines."""
     directory = tmp_path_factory.mktemp("exported")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("DET_STORE", str(directory / "store.sqlite"))
@@ -172,7 +172,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def places_in(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to everything in plain data."""
+    """Return the paths to all values in plain data."""
     yield above
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -200,7 +200,7 @@ def test_what_a_stranger_wrote_upsets_no_command(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Something in a row, or deep in the JSON of one of its columns, is another thing: refused, or shown as it is."""
+    """A value in a row, or deep in the JSON of a column, has another type: it is rejected, or shown as it is."""
     directory = tmp_path_factory.mktemp("strange")
     monkeypatch.setenv("DET_STORE", str(directory / "store.sqlite"))
     changed = [dict(line) for line in lines]

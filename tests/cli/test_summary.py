@@ -1,4 +1,4 @@
-"""What stands below an experiment when it is over."""
+"""The summary below an experiment that has ended."""
 
 from __future__ import annotations
 

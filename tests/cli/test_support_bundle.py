@@ -97,7 +97,7 @@ def test_what_is_in_it(searched: Searched) -> None:
 
 @pytest.fixture
 def careless(store: Store, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A trial that wrote every secret that it was told, wherever it could."""
+    """Create a trial that wrote every secret that it was given, wherever it could."""
     monkeypatch.setenv("MACHINE_PASSWORD", "of-the-machine")
     monkeypatch.setenv("DATABASE", "postgresql://me:p@ss/word%21@host/d")
     files = ExperimentFiles.for_key("key-of-the-experiment")
@@ -132,7 +132,7 @@ def test_no_secret_is_in_it(careless: int, tmp_path: Path) -> None:
 
 
 def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a disk is full, nothing is added; and no other file is replaced."""
+    """If a disk is full, no file is added; and no existing file is replaced."""
     lease = lead(store, new_experiment(store))
     (trial,) = add_trials(store, lease, [{}])
     work(store, lease, trial, Steps(lines=[(0, None, os.urandom(100).hex()) for _ in range(1500)]))

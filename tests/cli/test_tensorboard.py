@@ -1,4 +1,4 @@
-"""`det tensorboard start` as a process, asked over HTTP."""
+"""`det tensorboard start` in a separate process, with requests over HTTP."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.helpers.waiting import wait_until
 
 @contextmanager
 def started(*words: str, end: signal.Signals, code: int) -> Iterator[tuple[dict[str, Any], list[psutil.Process]]]:
-    """What it printed, and its processes; a signal ends it with that exit code."""
-    old_options = ["--config-file", "tensorboard.yaml", "--config", "idle_timeout=5m"]  # accepted, and not used
+    """Start it; return its output and its processes. A signal ends it with this exit code."""
+    old_options = ["--config-file", "tensorboard.yaml", "--config", "idle_timeout=5m"]  # accepted, and ignored
     command = [*DET, "tensorboard", "start", *words, "--no-browser", "--json", *old_options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -39,7 +39,7 @@ def started(*words: str, end: signal.Signals, code: int) -> Iterator[tuple[dict[
 
 
 def runs_at(url: str, count: int) -> list[str]:
-    """As soon as TensorBoard has read so many."""
+    """Wait until TensorBoard has read N runs."""
 
     def runs() -> list[str]:
         with urllib.request.urlopen(f"{url}data/runs", timeout=60) as answer:

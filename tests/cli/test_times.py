@@ -1,4 +1,4 @@
-"""How long `det` takes is measured; whether that is short enough depends on the machine."""
+"""The time that `det` takes is measured; whether it is short enough depends on the machine."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class TestLogs:
         assert self.lines("--timestamp-before", "2020-01-01T00:00:00Z") == []
         assert self.lines("--timestamp-after", "2999-01-01T00:00:00+02:00") == []
         assert len(self.lines("--timestamp-after", "2020-01-01", "--timestamp-before", "2999-01-01")) == 2
-        assert sorted(self.lines("--follow")) == [begins, odd]  # the trial is over
+        assert sorted(self.lines("--follow")) == [begins, odd]  # the trial has ended
 
     def test_json_and_what_there_is_to_say(self, searched: Searched) -> None:
         del searched
@@ -172,7 +172,7 @@ def test_kill(searched: Searched, store: Store) -> None:
 
 
 def test_a_trial_that_is_followed_and_killed(tmp_path: Path) -> None:
-    """Its follower ends with it; the search goes on."""
+    """Its follower ends with it; the search continues."""
     model = tmp_path / "model"
     model.mkdir()
     (model / "train.py").write_text(PROGRAM)

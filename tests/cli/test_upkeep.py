@@ -1,4 +1,4 @@
-"""What `det experiment` does to a search that ran: fetch, label, rename, put away, clean up, extend, delete."""
+"""Commands on a search that really ran: download, label, rename, archive, clean up, extend, delete."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_names_labels_and_descriptions_are_data(searched: Searched, store: Store
 
 class TestGcPolicy:
     def test_shows_asks_and_removes(self, searched: Searched) -> None:
-        """The newest of each trial, and the best of all."""
+        """The newest of each trial, and the best of all, are kept."""
         best, other = searched.best, 3 - searched.best
         doomed = {(best, 4), (best, 12), (other, 4), (other, 8), (other, 12)}
         refused = CliRunner().invoke(main, ["e", "set", "gc-policy", "1", *POLICY], input="n\n")
@@ -130,7 +130,7 @@ class TestGcPolicy:
         assert det("e", "set", "gc-policy", "1", *POLICY[:4]).exit_code == 2
 
     def present(self, searched: Searched) -> set[tuple[int, int]]:
-        """What is there by the store, and by its files."""
+        """Return what exists according to the store, and which files exist."""
         known = [searched.checkpoint(trial, batches) for trial in (1, 2) for batches in (4, 8, 12, 16)]
         assert {row.checkpoint_id for row in known if row.state == "ACTIVE"} == {
             row.checkpoint_id for row in known if searched.files(row).exists()

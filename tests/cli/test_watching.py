@@ -1,4 +1,4 @@
-"""How a running search is told: lines in a file, a render on a terminal."""
+"""How a running search is shown: lines in a file, a live view on a terminal."""
 
 from __future__ import annotations
 
@@ -160,12 +160,12 @@ def test_the_picture_has_rungs_best_slots_rate_and_time_left() -> None:
     assert " 25%" in lines[1]
     assert len(lines) <= 14
     shown = [line.split()[0] for line in lines if "STOPPED_EARLY" in line or "RUNNING" in line]
-    assert shown == ["30", "10", "11", "12"]  # those at work, then the best, and no more than there is room for
+    assert shown == ["30", "10", "11", "12"]  # running ones, then the best, and no more than fit
 
 
 @pytest.mark.parametrize("columns", [80, 140])
 def test_the_picture_in_plain_words(columns: int) -> None:
-    """Searched hyperparameters only, no rate of 0, a curve for each trial, and one line for each row."""
+    """Only searched hyperparameters, no rate of 0, a curve for each trial, and one line for each row."""
     running = trial(3, steps=32, metric=0.25, best=0.25, values=(1.0, 0.5, 0.25), hparams={"batch": 64, "lr": 0.3})
     rungs = (RungView(0, 16.0, 1, 0), RungView(0, 32.0, 1, 0), RungView(0, 64.0, 0, 1))
     lines = drawn(view(running, rungs=rungs, trials_per_hour=0.0, name="n" * 20), width=columns)
@@ -256,7 +256,7 @@ def test_a_trial_that_is_canceled_before_it_starts_is_not_said_to_have_started()
 
 
 def test_a_trial_that_was_not_running_is_not_said_to_be_paused() -> None:
-    """When the experiment is paused, queued trials are recorded as PAUSED; a short run in between is told."""
+    """When the experiment is paused, queued trials are recorded as PAUSED; a short run in between is reported."""
     written: list[str] = []
     lines = LineView(written.append, new=True)
     again = trial(1, "QUEUED", has_started=True, steps=4)
@@ -279,7 +279,7 @@ def test_trials_that_the_searcher_has_paused_before_are_no_news() -> None:
 
 
 def test_a_narrower_terminal_keeps_no_piece_of_a_frame() -> None:
-    """A terminal wraps the lines that it shows anew when its window becomes narrower."""
+    """A terminal wraps the lines that it shows again when its window becomes narrower."""
     written = io.StringIO()
     console = Console(file=written, width=140, height=30, force_terminal=True, highlight=False)
     with LiveView(console) as live:

@@ -1,4 +1,4 @@
-"""Times are those of whoever looks; `--utc` asks for UTC, and JSON is always in UTC."""
+"""Times are shown in the zone of the user; `--utc` selects UTC, and JSON is always in UTC."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_command_that_shows_times_can_show_them_in_utc(in_berlin: None, st
 
 
 def test_no_table_has_times_without_the_option() -> None:
-    """Whatever the commands are that show one."""
+    """Every command that shows a table is tested."""
     with_times = [
         name
         for name, case in COMMANDS.items()
@@ -80,7 +80,7 @@ def test_no_table_has_times_without_the_option() -> None:
 
 
 def test_the_zone_of_the_environment(search: int) -> None:
-    """As a process of its own: nobody tells Python that TZ is new."""
+    """In a separate process: a running Python does not notice that TZ has changed."""
     for zone, started in (("IST-5:30", "2026-09-21 19:43:20+0530"), ("UTC", "2026-09-21 14:13:20+0000")):
         done = run_det("e", "ls", env={**os.environ, "TZ": zone})
         assert rows_of(done.stdout)[0]["Started"] == started

@@ -1,4 +1,4 @@
-"""What is wrong in a configuration is said at its place, all of it at once, with what may have been meant."""
+"""Each mistake in a configuration is reported with its path, all of them at once, with a suggestion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mistakes_in(source: Any, **options: Any) -> InvalidExperimentConfig:
     return caught.value
 
 
-# base, path that is set, its value, path of the mistake (None: the same), a telling part of the line
+# base, path that is set, its value, path of the mistake (None: the same), a characteristic part of the line
 BAD: list[tuple[dict[str, Any], str, Any, str | None, str]] = [
     (MINIMAL, "name", 7, None, "expected a text, got 7; put it in quotes"),
     (MINIMAL, "name", ["a"], None, "expected a text"),
@@ -318,7 +318,7 @@ def test_a_mistake_is_said_at_its_place(
     found = [mistake for mistake in error.mistakes if mistake.path == (where or path)]
     assert len(found) == 1, error
     assert words.replace("HOME", str(Path.home())) in str(found[0])
-    # Of an unknown kind the fields are checked as well that the probable kind needs.
+    # The fields of an unknown type are checked against those of the type that was probably meant.
     others = [mistake for mistake in error.mistakes if not mistake.message.startswith("missing") or mistake in found]
     assert [mistake.path for mistake in others] == [where or path], "one cause, one mistake"
     assert "s3cr3t" not in str(error)
@@ -469,7 +469,7 @@ def test_secrets_are_not_shown(path: str, value: Any) -> None:
 
 
 def test_the_fields_of_an_unknown_storage_type_are_not_called_unknown() -> None:
-    """If the word is similar to no type, its fields are not known; misspelled ones are reported."""
+    """If the word is not similar to any type, its fields are not known; misspelled ones are reported."""
     storage = {"type": "zzz", "whatever": 1, "save_trial_lates": 1, "save_trial_best": -1}
     with pytest.raises(InvalidExperimentConfig) as raised:
         load_experiment({**MINIMAL, "checkpoint_storage": storage})

@@ -1,4 +1,4 @@
-"""Configurations made from others."""
+"""Configurations that are derived from others."""
 
 from __future__ import annotations
 

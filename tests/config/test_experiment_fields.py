@@ -1,4 +1,4 @@
-"""Every field of an experiment configuration: what it takes, what it is when it is not given."""
+"""Every field of an experiment configuration: the values that it takes, and its default."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MINIMAL: dict[str, Any] = {
 
 
 def with_value(path: str, value: Any, base: dict[str, Any] = MINIMAL) -> dict[str, Any]:
-    """The base with one field set."""
+    """Return the base with one field set."""
     config = copy.deepcopy(base)
     *blocks, name = path.split(".")
     inner = config
@@ -64,7 +64,7 @@ S3 = storage("s3", bucket="b")
 GCS = storage("gcs", bucket="b")
 AZURE = storage("azure", container="c", account_url="https://me.blob.example")
 
-# path, base, what it is when not given, values it takes (as they stand in the effective configuration)
+# path, base, its default, values it takes (as they are in the effective configuration)
 FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("name", MINIMAL, None, ["mnist", "ü: x"]),
     ("description", MINIMAL, None, ["free text", "with\nlines", ""]),

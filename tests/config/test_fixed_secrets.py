@@ -1,4 +1,4 @@
-"""Secrets among the hyperparameters of a search: not stored, and trained with all the same."""
+"""Secrets among the hyperparameters of a search: not stored, but used for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept and shown of a configuration: the text as written, without secrets; what was left open, filled in."""
+"""The stored forms of a configuration: the text as written, without secrets, and the data with all defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configurations of older releases mean today what they meant then, and one note says how they are written now."""
+"""Configurations of older releases keep their meaning, and one note shows their current form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.config.reading.legacy import migrate
 from determined.config.reading.load import parse_yaml
 from determined.errors import InvalidExperimentConfig
 
-# The files of the public examples, as each release wrote them.
+# The files of the public examples, as each release had them.
 OLD_FILES = {
     "mnist const, 0.12.0": """
 description: mnist_pytorch_const

@@ -1,4 +1,4 @@
-"""Secrets in lines: hidden where they are known, and nothing else is changed."""
+"""Known secrets in lines are masked, and nothing else is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is hidden, and what it was."""
+"""Which values are masked, and that they can be restored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_secret_is_hidden_and_known() -> None:
     masked = mask_secrets(CONFIG)
     shown = json.dumps(masked)
     assert not any(json.dumps(secret)[1:-1] in shown for secret in secrets)
-    assert "and a line" not in shown  # a variable's value goes on to its end
+    assert "and a line" not in shown  # a variable's value extends to its end
     assert masked["environment"]["environment_variables"][0] == f"API_TOKEN={MASK}"
     assert masked["environment"]["environment_variables"][1] == "LEVEL=3"
     assert masked["environment"]["registry_auth"]["username"] == "me"

@@ -1,4 +1,4 @@
-"""Metric values as numbers: no value of any kind raises, and only finite numbers are compared."""
+"""Metric values as numbers: no value of any type raises, and only finite numbers are compared."""
 
 from __future__ import annotations
 

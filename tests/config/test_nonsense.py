@@ -1,4 +1,4 @@
-"""Whatever is given as a configuration: it loads, or its mistakes are told; never anything else, and soon."""
+"""Any input as a configuration: it loads, or its mistakes are reported; never anything else, and soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--config key=value`, as people type it."""
+"""The option `--config key=value`, as users type it."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_an_override_replaces_the_other_names_of_the_same_field(
     file = {"entrypoint": "a:B", "searcher": searcher}
     created = load_experiment(file, overrides=[f"searcher.{override}"]).config.plain()["searcher"]
     assert {name: created.get(name) for name in expected} == expected
-    # A fork lays the same changes over a configuration that was migrated when it was created.
+    # A fork merges the same changes into a configuration that was migrated when it was created.
     before = load_experiment(file).config.plain()
     forked = load_experiment(derive(before, apply_overrides({}, [f"searcher.{override}"])[0])).config.plain()
     assert {name: forked["searcher"].get(name) for name in expected} == expected or override == "max_length=null"

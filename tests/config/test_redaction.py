@@ -1,4 +1,4 @@
-"""Known secrets are hidden wherever they stand."""
+"""Known secrets are masked wherever they occur."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_stays_and_what_goes() -> None:
     redaction = Redaction(["hunter2", "hunter2-long", "abc", "a b\nsecond line", ""])
     assert redaction.text("hunter2-long hunter2 abc") == f"{MASK} {MASK} abc"
     assert redaction.text("the second line of it") == f"the {MASK} of it"
-    assert redaction.text("x key=a b") == f"x key={MASK} b"  # it looks like one, up to the blank
+    assert redaction.text("x key=a b") == f"x key={MASK} b"  # it looks like a secret, up to the blank
     data = {"lr": 0.1, "ok": True, "none": None, "token": "short", "list": ["hunter2", 3]}
     expected = {"lr": 0.1, "ok": True, "none": None, "token": MASK, "list": [MASK, 3]}
     assert redaction.data(data) == expected
@@ -38,5 +38,5 @@ def test_what_stays_and_what_goes() -> None:
 
 
 def test_a_secret_may_hold_bytes_that_are_no_text() -> None:
-    secret = os.fsdecode(b"secret-\xe4\xf6\xfc")  # as os.environ has it
+    secret = os.fsdecode(b"secret-\xe4\xf6\xfc")  # as os.environ contains it
     assert Redaction([secret]).text(f"it is {secret}") == f"it is {MASK}"

@@ -1,4 +1,4 @@
-"""The registries: what a line promises exists, and no other code asks which search method, storage or sink it is."""
+"""The registries: what an entry names exists, and no other code compares the names of methods, storages and sinks."""
 
 from __future__ import annotations
 
@@ -214,12 +214,14 @@ def test_the_documentation_names_each_in_a_table(page: str, start: str, names: d
 
 
 NAMES = {*SEARCH_METHODS, *STORAGE_TYPES, *SINKS, "adaptive", "adaptive_simple", "sync_halving"}
-# Retired names are translated by this file alone. Names of Optuna's samplers and of formats may be the same words.
+# Retired names are only translated in the first file. Names of Optuna's samplers and of formats may be the same words.
 EXEMPT = {"config/reading/legacy_searchers.py", "searchers/optuna_source.py"}
 
 
 def comparisons(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where code compares something with a registered name, or chooses by one: `==`, `in`, `match`, dicts of names."""
+    """Return where code compares something with a registered name, or chooses by one: `==`, `in`, `match`, dicts of
+    names.
+    """
     for node in ast.walk(tree):
         found: set[str] = set()
         if isinstance(node, ast.Compare):
@@ -237,7 +239,7 @@ def comparisons(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def texts(node: ast.AST) -> Iterator[str]:
-    """The texts that an expression is, or consists of."""
+    """Return the texts that an expression is, or consists of."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, (ast.Tuple, ast.Set, ast.List)):

@@ -1,4 +1,4 @@
-"""Stored configurations: read without validation, with the fields and defaults of the model."""
+"""Stored configurations are read without validation, with the fields and defaults of the model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RICH: dict[str, Any] = {
 
 
 def stored_json(config: dict[str, Any]) -> tuple[ExperimentConfig, dict[str, Any]]:
-    """A configuration as an experiment is created with it, and the JSON data that are stored."""
+    """Return a configuration as an experiment is created with it, and the JSON data that are stored."""
     made = complete(load_experiment(config).config, now=1.0, words="a-b-c", checkpoints="/data/checkpoints")
     return made, json.loads(json.dumps(made.plain()))
 
@@ -110,7 +110,7 @@ def test_missing_fields_have_the_defaults_of_the_model() -> None:
 
 
 def differences(one: Any, other: Any, before: str = "") -> list[tuple[str, Any]]:
-    """The typed fields of two blocks whose values differ."""
+    """Return the typed fields of two blocks whose values differ."""
     found = []
     for name in dir(type(one)):
         if name.startswith("_") or name in ("plain", "batches_between_reports"):

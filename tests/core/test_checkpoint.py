@@ -1,4 +1,4 @@
-"""`CheckpointContext`: one rank, several ranks, and checkpoints that must not come to be."""
+"""`CheckpointContext` on one rank and on several, and checkpoints that must not appear."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tree(directory: Path) -> list[str]:
 
 
 def left_behind() -> list[str]:
-    """Return the names of everything in the checkpoint storage."""
+    """Return the names of all files in the checkpoint storage."""
     return sorted(os.listdir(paths.checkpoints_dir()))
 
 

@@ -158,7 +158,7 @@ def test_an_error_at_the_end_is_raised_when_there_is_no_other() -> None:
 def test_a_broken_store_is_refused_before_training(broken_store: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StoreError, match=f"{broken_store} .*not a database"), core.init() as context:
         context.begin_attempt()
-    assert caplog.text == ""  # the error is said once
+    assert caplog.text == ""  # the error is printed once
 
 
 SLEEPER = """
@@ -221,7 +221,7 @@ stop.set()
 
 
 def test_sigusr1_shows_running_threads_and_calls_the_handler_of_the_user() -> None:
-    # Not a warm child, whose signals another process passes on.
+    # Not a forked child, whose signals another process forwards.
     process = subprocess.Popen(
         [sys.executable, "-c", BUSY_THREADS],
         stdin=subprocess.PIPE,

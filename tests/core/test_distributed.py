@@ -1,4 +1,4 @@
-"""`DistributedContext`: ranks, collectives between real processes, and ranks that go missing."""
+"""`DistributedContext`: ranks, collectives between real processes, and ranks that are lost."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def all_collectives() -> dict[str, Any]:
         ranks.allgather(1)
     except RuntimeError as error:
         result["closed"] = str(error)
-    again = context()  # a second context on the same store meets its own kind
+    again = context()  # a second context on the same store only meets itself
     result["second context"] = again.allgather("again")
     return result
 
@@ -198,7 +198,7 @@ def test_two_nodes_of_two_ranks() -> None:
 
 
 def count_collectives() -> list[int]:
-    """How many operations of the transport each kind of payload takes."""
+    """Return how many operations of the transport each kind of payload takes."""
     ranks = context()
     ranks.allgather(None)
     assert isinstance(ranks._world, ObjectGroup)
@@ -234,7 +234,7 @@ def meet_at_a_port(port: int) -> list[Any]:
     )
     gathered = ranks.allgather(rank)
     listening = listening_addresses()
-    ranks.allgather(None)  # nobody leaves before all have looked
+    ranks.allgather(None)  # no rank exits before all have looked
     return [gathered, listening]
 
 
@@ -289,7 +289,7 @@ def failures_travel() -> list[str]:
         ranks.allgather((lambda: 0) if ranks.rank == 1 else "fine")
     except (DistributedError, pickle.PicklingError, AttributeError) as error:
         said.append(f"{type(error).__name__}: {error}")
-    said.append(str(ranks.allgather(ranks.rank)))  # the group itself is unharmed
+    said.append(str(ranks.allgather(ranks.rank)))  # the group itself is not damaged
     try:
         ranks.allgather(1) if ranks.rank == 0 else ranks.broadcast(1)
     except DistributedError as error:

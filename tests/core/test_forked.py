@@ -1,4 +1,4 @@
-"""Work in a forked copy of the process."""
+"""Functions that run in a forked copy of the process."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ def test_the_child_dies_with_its_parent() -> None:
 
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.thorough)])
 def test_forks_beside_busy_threads(count: int, tmp_path: Path) -> None:
-    """Threads that allocate, log, open files, compute and load modules: whatever they hold, the child writes."""
+    """Threads allocate, log, open files, compute and load modules: whatever locks they hold, the child writes its
+    result.
+    """
     import torch
 
     stop = threading.Event()

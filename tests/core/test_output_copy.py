@@ -1,4 +1,4 @@
-"""Standalone runs store what they print, how they were started and how they ended; terminals work as before."""
+"""Standalone runs store their output, their command and how they ended; terminals work as before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPORT = "context.train.report_validation_metrics(1, {'loss': 0.5})\n"
 
 
 def program(tmp_path: Path, body: str, arguments: str = "") -> list[str]:
-    """A script that runs `body` inside a run."""
+    """Return a script that runs `body` inside a run."""
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     file = tmp_path / "train.py"
     file.write_text(
@@ -200,7 +200,7 @@ for cell in (
 
 
 def test_cells_after_that_of_init_are_stored_once(data_home: Path, tmp_path: Path) -> None:
-    """IPython replaces `write` of both streams during a cell, and then puts back what it found before it."""
+    """IPython replaces `write` of both streams during a cell, and then restores what it found before it."""
     file = tmp_path / "cells.py"
     file.write_text(CELLS)
     env = {**os.environ, "IPYTHONDIR": str(tmp_path)}

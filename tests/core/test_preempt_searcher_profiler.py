@@ -39,7 +39,7 @@ def test_nobody_wants_a_standalone_run_to_stop(context: core.Context) -> None:
 def test_a_request_is_seen_acknowledged_once_and_stays(context: core.Context) -> None:
     context.begin_attempt()
     context.preempt.request("cancel")
-    context.preempt.request("pause")  # the first reason stays
+    context.preempt.request("pause")  # the first reason is kept
     assert context.preempt.pending() is True
     assert run_of(context).stop_acknowledged is False
     assert context.preempt.should_preempt(auto_ack=False) is True

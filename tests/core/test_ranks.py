@@ -1,4 +1,4 @@
-"""Reports and metadata of any rank are stored, in the same attempt, whichever rank comes first."""
+"""Reports and metadata of any rank are stored, in the same attempt, whichever rank is first."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.helpers.waiting import wait_until
 from tests.store.experiments import allocate, with_trials
 
 Ranks = Callable[..., list[Supervisor]]
-# Of these ranks nobody meets another: no test here calls a collective.
+# These ranks are not connected: no test here calls a collective.
 SECOND_OF_TWO = DistributedContext(rank=1, size=2, local_rank=1, local_size=2, cross_rank=0, cross_size=1)
 _keys = (f"run-{number}" for number in itertools.count())
 
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[Ranks]:
-    """ranks(2): the supervisors of two ranks of a new run, the chief first; none of them knows the other."""
+    """Return the function ranks(2): unconnected supervisors of ranks of a new run, the chief first."""
     made: list[Supervisor] = []
 
     def make(count: int, chief: Process | None = None, managed: Managed | None = None) -> list[Supervisor]:
@@ -128,7 +128,7 @@ def test_a_name_reported_by_the_same_rank_again_is_checked(ranks: Ranks) -> None
 
 
 def test_ranks_meet_in_the_attempt_that_training_begins(ranks: Ranks) -> None:
-    """Whether a rank has reported before or not, and whoever is first afterwards."""
+    """Whether a rank has reported before or not, and whichever is first afterwards."""
     for early in itertools.product((True, False), repeat=2):
         for first in (0, 1):
             supervisors = ranks(2)
@@ -165,7 +165,7 @@ def test_only_the_chief_of_a_search_waits_for_its_decision(ranks: Ranks) -> None
             wakeups=WorkerWakeups(None, key),
         )
         chief, worker = ranks(2, managed=managed)
-        worker.report_metrics("validation", 9, {"error": -1.0})  # beyond the goal: it would wait for ever
+        worker.report_metrics("validation", 9, {"error": -1.0})  # beyond the goal: it would wait forever
         assert worker.attempt().trial_id == trial_id
         assert worker.best_validation() is None
         chief.report_metrics("validation", 3, {"error": 0.5})
@@ -199,7 +199,7 @@ def test_metadata_of_every_rank(ranks: Ranks) -> None:
     chief, worker = ranks(2)
     assert (chief.metadata(), worker.metadata()) == ({}, {})
     worker.set_metadata({"a": 1, "b": 1})
-    assert chief.metadata() == {"a": 1, "b": 1}  # before it has begun anything itself
+    assert chief.metadata() == {"a": 1, "b": 1}  # before it has reported anything itself
     chief.set_metadata({"b": 0})
     assert chief.metadata() == worker.metadata() == {"a": 1, "b": 0}
     chief.report_status(StatusChange(phase="training", progress=0.5))
@@ -275,7 +275,7 @@ def test_a_rank_elsewhere_that_has_another_file_as_its_store(ranks: Ranks, caplo
 def test_output_of_a_rank_elsewhere_is_not_dropped_silently(
     ranks: Ranks, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], noted: bool
 ) -> None:
-    """Once, with what is not stored, why, and where it still is; after training has begun, or at the end."""
+    """One warning tells what is not stored, why, and where it is; after training has begun, or at the end."""
     _, worker = ranks(2, chief=Process("another-machine", 1, "then"))
     worker.copy_output()
     print("first")  # noqa: T201
@@ -323,7 +323,7 @@ def test_a_store_that_is_slow_delays_but_does_not_block(ranks: Ranks) -> None:
 
     reporting = threading.Thread(target=worker.report_metrics, args=["training", 1, {"accuracy": 1}])
     reporting.start()
-    chief.report_metrics("training", 2, {"loss": 2})  # the chief goes on meanwhile
+    chief.report_metrics("training", 2, {"loss": 2})  # the chief continues meanwhile
     assert reporting.is_alive()
     other.execute("COMMIT")
     other.close()
@@ -388,7 +388,7 @@ with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MA
 
 
 def test_a_restart_loses_and_doubles_nothing_of_any_rank(data_home: Path) -> None:
-    """Every process is killed as soon as a checkpoint is recorded: what came before it is not reported again."""
+    """Every process is killed as soon as a checkpoint is recorded: what was reported before is not reported again."""
     killed = run_ranks(KILLED, n=3, args=[""], check=False)
     assert {rank.returncode for rank in killed} == {-signal.SIGKILL}
     run_ranks(KILLED, n=2, args=[announced(data_home)[-1].checkpoint_id])  # on fewer ranks

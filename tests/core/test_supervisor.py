@@ -1,4 +1,4 @@
-"""A run and its records: attempts that belong together, requests, and processes that may not report."""
+"""A run and its records: attempts that belong together, requests, and processes that must not report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_context() -> core.Context:
 
 @pytest.fixture(params=["local", "relayed"], autouse=True)
 def worker_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs reach their store directly, or through a relay that executes every call twice."""
+    """Let runs reach their store directly, or through a relay that executes every call twice."""
     if request.param == "relayed":
         monkeypatch.setattr("determined.core.supervision.supervisor.open_worker_store", RelayedStore)
 

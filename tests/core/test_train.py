@@ -1,4 +1,4 @@
-"""`TrainContext`: what is taken, what is refused, and what is kept."""
+"""`TrainContext`: what is accepted, what is rejected, and what is stored."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_new_attempt_may_report_its_steps_anew(context: core.Context) -> None:
         kept = [(row.steps_completed, row.metrics["loss"], row.attempt) for row in metrics_of(context)]
         assert kept == [(1, value, attempt), (2, value, attempt)]
         context.begin_attempt()
-    assert metrics_of(context) == []  # the attempt that has begun went back behind them
+    assert metrics_of(context) == []  # the new attempt began before these steps
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, 7.0, math.nan, "0.5", None, True])

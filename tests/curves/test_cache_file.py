@@ -1,4 +1,4 @@
-"""The cache file: shared by programs, deleted, damaged or of another version, it never makes a chart wrong."""
+"""The cache file may be shared, deleted, damaged or of another version: a chart is never wrong."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_two_programs_share_the_file(store: Store, file: Path) -> None:
     trained(store, range(5, 8), attempt, 2.0)
     assert values(second, attempt.trial_id) == [1.0] * 5 + [2.0] * 3
     assert values(first, attempt.trial_id) == [1.0] * 5 + [2.0] * 3
-    begin(store, previous=attempt, steps=3)  # set back by a restart
+    begin(store, previous=attempt, steps=3)  # decreased by a restart
     for reader in (first, second):
         assert values(reader, attempt.trial_id) == [1.0] * 4
         assert reader.cache.trouble is None
@@ -109,7 +109,7 @@ def cut(content: bytes) -> bytes:
 
 
 def overwritten(content: bytes) -> bytes:
-    """The header and the table of contents stay, so that only a query notices."""
+    """Overwrite all but the header and the table of contents, so that only a query notices."""
     return content[:4096] + b"\xff" * (len(content) - 4096)
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_replaced(store: Store, file: Path, damage: Callable[[
     for attempt in attempts:
         assert values(reader, attempt.trial_id) == [1.0] * 900
     assert reader.cache.trouble is None
-    # What the first one had in memory is still correct; another program sees the damage.
+    # What the first one has in memory is still correct; another program detects the damage.
     again = CurveReader(store, CurveCache(file))
     for attempt in attempts:
         assert values(again, attempt.trial_id) == [1.0] * 900
@@ -182,7 +182,7 @@ def test_a_file_of_another_version_is_emptied(store: Store, file: Path) -> None:
 
 
 def test_another_store_with_the_same_ids(tmp_path: Path, file: Path) -> None:
-    """In the same place, with one cache for both, which another process keeps open."""
+    """At the same path, with one cache for both, which another process keeps open."""
     place = tmp_path / "store.sqlite"
     cache = CurveCache(file)
     for value in (1.0, 2.0, 3.0):

@@ -1,4 +1,4 @@
-"""Levels of detail equal the points that they stand for, however they came about."""
+"""Levels of detail equal the points that they summarize, however they were computed."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def test_the_fitting_exponent_is_the_smallest(low: float, span: float, buckets: 
         return math.floor(high / 2.0**exponent) - math.floor(low / 2.0**exponent) + 1
 
     exponent = fitting_exponent(low, high, buckets)
-    # Two neighbouring numbers can be on both sides of a border of buckets of any width.
+    # Two adjacent numbers can be on both sides of a border of buckets of any width.
     assert needed(exponent) <= buckets or exponent == 62
     assert high == low or exponent == -40 or needed(exponent - 1) > buckets

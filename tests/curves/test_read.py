@@ -1,4 +1,4 @@
-"""Columns of reports equal the reports, whatever programs have reported."""
+"""Columns of reports equal the reports, for all kinds of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves and statistics from the cache equal those that are derived anew, whatever happened to the store in between."""
+"""Curves and statistics from the cache equal newly derived ones, after any change of the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.store.rows import begin, metric
 KEYS: list[Key] = [("training", "loss"), ("validation", "loss"), ("training", "note")]
 KEY = KEYS[0]
 
-# What can happen between two looks: a report of a rank at a step, or a restart at a step.
+# What can happen between two reads: a report of a rank at a step, or a restart at a step.
 _VALUES = st.one_of(st.floats(0, 1), st.sampled_from([float("nan"), float("inf"), float("-inf"), 7]))
 _REPORT = st.tuples(
     st.just("report"),
@@ -67,7 +67,7 @@ def _plain(drawing: Drawing) -> object:
 
 
 def _assert_equal(cached: CurveReader, trial_id: int, axis: Axis) -> None:
-    """Everything is the same as if it were read for the first time."""
+    """Check that everything is the same as if it were read for the first time."""
     for key in KEYS:
         anew = _without_cache(cached.store)
         assert _plain(cached.drawing([trial_id], key, axis)) == _plain(anew.drawing([trial_id], key, axis))
@@ -201,7 +201,7 @@ def test_what_does_not_exist_is_empty(store: Store, tmp_path: Path) -> None:
 
 
 def test_another_store_in_the_same_place(tmp_path: Path) -> None:
-    """A copy of a store that goes on separately, in the place of the original, and back again."""
+    """A copy of a store that continues separately replaces the original, and the original is put back."""
     place, copy = tmp_path / "store.sqlite", tmp_path / "copy.sqlite"
     store = open_store(place)
     attempt = _trained(store, range(5))

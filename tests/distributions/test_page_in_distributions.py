@@ -1,4 +1,4 @@
-"""The web page in what is built and installed: with Node, without it, without npm's registry, without any network."""
+"""The page in distributions and installations: with Node, without it, without the registry of npm, without a network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is miss
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Directories in which npm, Node and pip may leave their caches."""
+    """Return directories for the caches of npm, Node and pip."""
     for name in ("HOME", "TMPDIR"):
         (tmp_path / name).mkdir()
         monkeypatch.setenv(name, str(tmp_path / name))

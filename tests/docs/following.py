@@ -25,7 +25,7 @@ _ANYTHING = "…"
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, what is in it, and the file that it is."""
+    """A fenced block: its language, its content, and the name of the file that it is."""
 
     language: str
     content: str
@@ -39,7 +39,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def follow(page: str, directory: Path, *, bin_directory: Path | None = None) -> None:
-    """Do everything that a page says, in `directory`, with the programs of `bin_directory` before all others.
+    """Carry out a page in `directory`, with the programs of `bin_directory` before all others.
 
     By default, those are `det` and `python` as forks of the warm interpreter, and then what is beside this interpreter.
     """
@@ -60,7 +60,7 @@ def follow(page: str, directory: Path, *, bin_directory: Path | None = None) -> 
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Whether what was printed is what a page says."""
+    """Return whether the output is what a page shows."""
     pattern = "".join(
         r"(?:[^\n]*\n)*" if line.strip() == _ANYTHING else _line_pattern(line) + r"\n"
         for line in expected.rstrip("\n").split("\n")
@@ -70,14 +70,14 @@ def matches(expected: str, printed: str) -> bool:
 
 
 def _line_pattern(line: str) -> str:
-    if re.fullmatch(r"-[-+]+", line.strip()):  # the rule below the head of a table
+    if re.fullmatch(r"-[-+]+", line.strip()):  # the rule below the headings of a table
         return r"-[-+]+"
     parts = [r"\s*".join(map(re.escape, re.split(r"\s+", part))) for part in line.rstrip().split(_ANYTHING)]
     return r"[^\n]*".join(parts)
 
 
 class _Shell:
-    """One shell for a whole page: directory and variables stay from block to block."""
+    """One shell for a complete page: directory and variables are kept from block to block."""
 
     def __init__(self, directory: Path, places: list[Path]) -> None:
         self._state = directory / ".shell"
@@ -90,7 +90,7 @@ class _Shell:
         return Path((self._state / "directory").read_text().rstrip("\n"))
 
     def type(self, commands: str) -> str:
-        """Run commands and return what they print; one that fails ends the walk."""
+        """Run commands and return their output; fail if one fails."""
         state = self._state
         script = (
             f"set -ea; . '{state}/variables'; cd \"$(cat '{state}/directory')\"\n{commands}\n"

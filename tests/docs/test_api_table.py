@@ -1,4 +1,4 @@
-"""The API table is true: what it says works can be found, what is not there cannot, and nothing public is missing."""
+"""The API table is true: names that work exist, absent ones do not, and no public name is missing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _add(missing: Iterable[str]) -> str:
 
 
 def is_there(name: str) -> bool:
-    """Whether a full name leads to something: a module, a member, an attribute of its objects, an argument."""
+    """Return whether a full name exists: a module, a member, an attribute of its objects, an argument."""
     path, _, argument = name.rstrip(")").partition("(")
     try:
         found = find(path)
@@ -78,7 +78,7 @@ def find(path: str) -> Any:
     parts = path.split(".")
     found: Any = importlib.import_module(parts[0])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # what an old name says when it is used
+        warnings.simplefilter("ignore", FutureWarning)  # the message of an old name when it is used
         for position, part in enumerate(parts[1:], 1):
             try:
                 found = getattr(found, part)

@@ -1,4 +1,4 @@
-"""Commands of `det` that pages mention, in blocks or in passing, are there, and have the options that are shown."""
+"""Commands of `det` that pages mention, in blocks or in sentences, exist and have the options that are shown."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def test_the_picture_shows_commands_that_exist() -> None:
 
 
 def commands(text: str) -> list[str]:
-    """What is typed in `sh` blocks, and what stands between backticks."""
+    """Yield the lines of `sh` blocks, and the texts between backticks."""
     typed = [line for block in SHELL.findall(text) for line in block.split("\n")]
     found = [part for line in typed for part in re.findall(r"(?<![\w/.-])det (?:[^|;&>)#]*)", line)]
     return [command.strip() for command in [*found, *INLINE.findall(text)]]
 
 
 def look_up(command: str) -> str:
-    """What is wrong with a command, if something is."""
+    """Return what is wrong with a command, or None."""
     found: click.Command = main
     path: list[str] = []
     for word in QUOTED.sub("quoted", command).split()[1:]:
@@ -57,7 +57,7 @@ def look_up(command: str) -> str:
         elif isinstance(found, LazyGroup):
             inner = found.get_command(click.Context(found), word)
             if inner is None and not path and "://" in word:
-                continue  # what a global option is given
+                continue  # the value of a global option
             if inner is None:
                 return f"there is no {' '.join([*path, word])}"
             found = inner

@@ -61,7 +61,7 @@ class Step:
 
 
 def steps(section: str) -> list[Step]:
-    """The steps of "## Add a …"."""
+    """Return the steps of "## Add a …"."""
     (body,) = re.findall(
         rf"^## Add an? {section}$(.*?)(?=^## |\Z)", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S
     )
@@ -87,7 +87,7 @@ class Checkout:
         (root / "config.yaml").write_text(CONFIG)
 
     def carry_out(self, step: Step) -> Path | None:
-        """Do what a step says. Returns the file that it makes, if it makes one."""
+        """Carry out a step. Return the file that it creates, if it creates one."""
         if made := re.match(r"New file `([^`]+)`", step.text):
             path = self.root / made[1]
             path.write_text(step.code)
@@ -129,7 +129,7 @@ class Checkout:
         )
 
     def write_reference(self) -> None:
-        """What `make reference` does."""
+        """Write the reference, as `make reference` does."""
         # One interpreter for all three: each of them imports torch.
         written = self.run("-c", REFERENCE)
         assert written.returncode == 0, written.stderr
@@ -177,7 +177,7 @@ def test_one_file_and_one_line_add_a_searcher_a_storage_type_and_a_sink(checkout
     for section in PLUGS:
         for step in steps(section)[2:]:
             checkout.carry_out(step)
-    add_command(checkout)  # here as well, because to write the reference and to start pytest takes seconds
+    add_command(checkout)  # here as well, because writing the reference and starting pytest take seconds
     checkout.write_reference()
     tests = (
         "tests/config/test_registries.py",

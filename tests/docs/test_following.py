@@ -1,4 +1,4 @@
-"""The reader that follows pages notices when a page is wrong."""
+"""The function that follows pages notices when a page is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The how-to pages, each followed from its first line to its last."""
+"""The how-to pages: each is followed from its first line to its last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.postgres import running_server
 from tests.helpers.searches import end_processes
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "how-to").glob("*.md"))
-LONG = ("distributed", "share")  # start interpreters, a server; the tests of these parts are quicker
+LONG = ("distributed", "share")  # start interpreters, a server; the tests of these parts are faster
 SERVER = "postgresql://me:secret@db.example.com/lab"
 FOLLOWED = [
     pytest.param(page, marks=pytest.mark.thorough if page.stem in LONG else (), id=page.stem)

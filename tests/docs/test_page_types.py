@@ -1,4 +1,4 @@
-"""page/src/types.ts is what the routes of the server say."""
+"""page/src/types.ts agrees with the routes of the server."""
 
 from __future__ import annotations
 

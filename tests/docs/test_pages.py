@@ -1,4 +1,4 @@
-"""The pages hold together: their Python blocks run, their links lead somewhere, and each is found from the first."""
+"""The pages are consistent: their Python blocks run, their links work, and each can be reached from the first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def _is_one_program(page: Path) -> bool:
-    """Has Python in it, and no commands between: pages with commands are followed by tests that do more."""
+    """Return whether a page has Python blocks and no commands: pages with commands have other tests."""
     return BLOCK.search(page.read_text()) is not None and not (
         page.parent.name == "how-to" and "```sh" in page.read_text()
     )
@@ -86,6 +86,6 @@ def _links(page: Path) -> list[str]:
 
 
 def _headings(page: Path) -> set[str]:
-    """The anchors that a page offers, as GitHub makes them."""
+    """Return the anchors that a page offers, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

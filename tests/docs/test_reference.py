@@ -1,4 +1,4 @@
-"""The reference says what the sources say, and the sources say something about every public name."""
+"""The reference agrees with the sources, and every public name has a docstring."""
 
 from __future__ import annotations
 

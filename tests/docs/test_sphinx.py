@@ -1,7 +1,7 @@
 """Documents that describe this package with Sphinx' autodoc are built without a warning or an unresolved name.
 
 The documents in `sphinx/` use the directives and options of the documents of all releases. Documents of releases, if
-they lie beside the repository, are built as well.
+they are beside the repository, are built as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 OWN = Path(__file__).with_name("sphinx")
 OF_RELEASES = Path(__file__).resolve().parents[3] / "shared" / "documents"
 
-# Warnings that say nothing about the package: the documents of releases describe the same classes again, and refer to
+# Warnings that do not concern the package: the documents of releases describe the same classes again, and refer to
 # pages and files beside them.
 EXPECTED = re.compile(
     r"duplicate (object description|label)|download file not readable|undefined label: 'pytorch_trial_ug'"

@@ -1,4 +1,4 @@
-"""The tutorial, word by word."""
+"""The commands of the tutorial are executed one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(1800)
 def test_the_tutorial_works_from_a_fresh_clone(tmp_path: Path) -> None:
-    """With `make demo` before it, in an environment that it makes."""
+    """With `make demo` before it, in the environment that it creates."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True, timeout=120)
     subprocess.run(["make", "demo", f"PYTHON={sys.executable}"], cwd=clone, check=True, timeout=1500)

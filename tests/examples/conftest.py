@@ -1,4 +1,4 @@
-"""What the tests of the examples share: their modules, and runs of their programs."""
+"""Fixtures of the tests of the examples: their modules, and runs of their programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
-    """Import a module of an example. All examples have a `data`, so none stays behind in `sys.modules`."""
+    """Import a module of an example. All examples have a `data`, so none stays in `sys.modules`."""
     before = dict(sys.modules)
 
     def forget() -> None:
@@ -50,7 +50,7 @@ class Run:
         return [path.parent for path in self.data_dir.glob("checkpoints/*/state_dict.pth")]
 
     def values(self, group: str, metric: str) -> list[float]:
-        """All that the newest run reported of one metric, in order, over all attempts of its trial."""
+        """Return all values of one metric that the newest run reported, in order, over all attempts of its trial."""
         with records.opened(self.data_dir.parent) as store:
             newest = store.runs(limit=1)[0]
             return [row.metrics[metric] for row in store.metrics(newest.trial_id, group)]

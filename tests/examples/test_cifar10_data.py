@@ -1,4 +1,4 @@
-"""The reader of CIFAR-10's binary version, and the shapes that stand in for it."""
+"""The reader of CIFAR-10's binary version, and the generated shapes that replace the data set."""
 
 from __future__ import annotations
 

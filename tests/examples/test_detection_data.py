@@ -1,4 +1,4 @@
-"""The readers of COCO and Penn-Fudan, and the scenes that stand in for them."""
+"""The readers of COCO and Penn-Fudan, and the generated scenes that replace the data sets."""
 
 from __future__ import annotations
 

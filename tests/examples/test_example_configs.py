@@ -38,7 +38,7 @@ def test_configuration(directory: Path, kind: str, load: Callable[[str, str], Mo
     assert set(config["hyperparameters"]) == asked_for
     check_entrypoint(config["entrypoint"], directory, load)
     check_searcher(config, kind)
-    # A configuration without code has to say how long to train; a program says it itself.
+    # A configuration without a program has to define how long to train; a program defines it itself.
     assert ("max_length" in config["searcher"]) == ("model_def" in config["entrypoint"])
 
 

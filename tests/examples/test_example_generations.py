@@ -1,4 +1,4 @@
-"""One trial in its forms of different years gives one and the same training."""
+"""One trial, written for different releases, gives the same training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCHES = 12
 
 
 class Recorder(pytorch.PyTorchCallback):
-    """Keeps every loss and every validation."""
+    """Stores every loss and every validation."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -52,7 +52,7 @@ def train(trial_class: type[pytorch.PyTorchTrial], *, pass_hparams: bool = False
 @pytest.fixture(autouse=True)
 def own_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.chdir(EXAMPLE)  # the code that a checkpoint keeps
+    monkeypatch.chdir(EXAMPLE)  # the code that is part of a checkpoint
 
 
 def test_three_forms_one_training(load: Callable[[str, str], ModuleType]) -> None:

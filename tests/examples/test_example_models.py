@@ -82,7 +82,7 @@ def test_offsets_there_and_back(load: Load) -> None:
 def test_regions_are_pooled_from_where_they_are(load: Load) -> None:
     detector = load("fasterrcnn_coco_pytorch", "detector")
     rows, columns = torch.meshgrid(torch.arange(8.0), torch.arange(6.0), indexing="ij")
-    features = torch.stack([columns + 0.5, rows + 0.5])[None] * detector.STRIDE  # each cell holds its centre
+    features = torch.stack([columns + 0.5, rows + 0.5])[None] * detector.STRIDE  # each cell contains its centre
     region = torch.tensor([[8.0, 16.0, 32.0, 48.0], [16.0, 16.0, 17.0, 17.0]])
     pooled = detector.pool(features, region)
     assert pooled.shape == (2, 2, detector.POOLED, detector.POOLED)

@@ -1,4 +1,4 @@
-"""Every example trains as its README says, in processes of its own."""
+"""Every example trains as its README describes, in separate processes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_detector(run: Run, processes: int) -> None:
 def test_gan(run: Run, processes: int) -> None:
     done = run("gan_mnist_pytorch", "--batches", "60", processes=processes)
     assert len(done.checkpoints) == 1
-    # The losses of two opponents need not fall; the judge has to do better than guessing.
+    # The losses of two opponents need not decrease; the judge has to do better than guessing.
     assert done.values("training", "d_loss")[-1] < 0.9 * math.log(2)
     assert all(math.isfinite(loss) for loss in done.values("training", "g_loss"))
     assert done.values("validation", "loss")[-1] > 0

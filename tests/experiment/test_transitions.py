@@ -114,7 +114,7 @@ def test_every_transition_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_transitions_are_those_of_the_table(name: str, store: Store) -> None:
-    """Each new state of the table is reached, the row says what the trial says, and anything else is refused."""
+    """Each new state of the table is reached, the row agrees with the trial, and every other transition is refused."""
     allowed = table()[name]
     for number, state in enumerate(STATES):
         reached = set()
@@ -184,7 +184,7 @@ def test_a_request_that_was_made_before_is_kept() -> None:
     assert trial.may_start
 
 
-# Who may assign the fields of the parts of a trial.
+# Which modules may assign the fields of the parts of a trial.
 OWNERS: dict[type, set[str]] = {
     Observed: {"observed.py"},
     LogFindings: {"process.py", "logs.py"},
@@ -226,7 +226,7 @@ ASHA = {"name": "adaptive_asha", "max_trials": 4, "max_time": 8, "time_metric": 
 def test_rows_and_memory_agree_at_every_moment(
     searcher: dict[str, Any], batches: int, after_resuming: set[str]
 ) -> None:
-    """A search that is paused in the middle and resumed: at every view the rows are what the runner shows."""
+    """A search is paused in the middle and resumed: in every view the rows agree with what the runner shows."""
     config = {
         "name": "agreeing",
         "entrypoint": f"python3 train.py 0.1 {batches}",

@@ -1,4 +1,4 @@
-"""Trial classes in trouble, on one slot and on two: named states, reasons, and restarts from the newest checkpoint."""
+"""Trial classes that fail, on one slot and on two: states, reasons, and restarts from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         assert (trial.state, trial.runs) == (state, starts), (trouble, trial.reason)
         assert re.fullmatch(reason, trial.reason or ""), (trouble, trial.reason)
     with opened() as store:
-        # The second start went on from the fourth batch, and failed in the sixth again.
+        # The second start resumed from the fourth batch, and failed in the sixth again.
         raised = store.attempts(by_trouble(found.trials)["raise"].id)
         assert [attempt.start_step for attempt in raised] == [0, 4]
 
 
 @pytest.mark.parametrize("slots", [1, 2])
 def test_an_error_after_a_progress_bar_that_was_not_ended(engine: LocalEngine, slots: int) -> None:
-    """The traceback begins in the line of the bar; an earlier traceback has the place of an error that was handled."""
+    """The traceback begins in the line of the bar; an earlier traceback is that of an error that was handled."""
     alone: dict[str, Any] = {"resources": {"slots_per_trial": slots}, "max_restarts": 0}
     found = run(engine, "hurt", config(["wrong_result"], **alone))
     (trial,) = found.trials
@@ -87,7 +87,7 @@ def test_the_log_of_a_trial_says_everything_once(engine: LocalEngine) -> None:
         uuids = [row.checkpoint_id for row in store.checkpoints(trial.id)]
     text = "\n".join(lines)
     assert len(uuids) == 2, text
-    for uuid in uuids:  # that the policy deletes one later is said as well
+    for uuid in uuids:  # a later deletion by the policy is logged as well
         assert len([line for line in lines if uuid in line and "Deleted" not in line]) == 1, text
     for batch in (2, 4, 6, 8):
         trained = [line for line in lines if f"batch {batch}/8 | loss " in line]
@@ -102,7 +102,7 @@ def test_the_log_of_a_trial_says_everything_once(engine: LocalEngine) -> None:
 
 @pytest.mark.parametrize("policy", ["best", "none"])
 def test_the_first_validation_without_the_searcher_metric_ends_the_experiment(engine: LocalEngine, policy: str) -> None:
-    """With the policy `none` the trial itself would train on: its length is far beyond the test."""
+    """With the policy `none` the trial itself would continue: its length is far beyond the test."""
     fields = config(["none", "late_invalid_hp", "raise"], checkpoint_policy=policy, max_restarts=5)
     fields["searcher"] = {**fields["searcher"], "metric": "val_loss", "max_length": {"batches": 10**7}}
     fields["min_validation_period"] = {"batches": 2}
@@ -115,7 +115,7 @@ def test_the_first_validation_without_the_searcher_metric_ends_the_experiment(en
 
 
 def test_a_rank_that_is_lost(engine: LocalEngine) -> None:
-    """All ranks end, the first one to fail is named, and nobody stays."""
+    """All ranks end, the first one to fail is named, and no process is left."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     two: dict[str, Any] = {"resources": {"slots_per_trial": 2}, "max_restarts": 0}
     found = run(engine, "hurt", config(["rank_raises", "rank_is_killed"], **two))

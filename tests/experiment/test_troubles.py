@@ -1,4 +1,4 @@
-"""Trials in trouble end in a state with a name and a reason, and the search goes on (R19, R20)."""
+"""Trials that fail end in a documented state with a reason, and the search continues (R19, R20)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.searches import Search
 from tests.helpers.waiting import wait_until
 from tests.helpers.warm_children import children_of
 
-TROUBLES = {  # what becomes of a trial: its state, its reason, and how often it was started with one restart allowed
+TROUBLES = {  # the end of a trial: its state, its reason, and how often it was started with one restart allowed
     "none": ("COMPLETED", "", 1),
     "raise": ("ERROR", r"RuntimeError: the second step failed \(train.py, line \d+\); tried 2 times", 2),
     "segfault": ("ERROR", r"ended by the signal SIGSEGV; tried 2 times", 2),
@@ -82,7 +82,7 @@ def test_each_trouble_has_its_end(make_search: MakeSearch) -> None:
 
 
 def test_troubles_from_outside(make_search: MakeSearch) -> None:
-    """The engine is lost, a process is killed, another one does not listen."""
+    """The engine is lost, one process is killed, another one ignores signals."""
     search = make_search(
         "troubles", config({"name": "grid"}, ["killed", "ignore", "none"], hang_timeout=0, preemption_timeout=1)
     )
@@ -104,7 +104,7 @@ def test_troubles_from_outside(make_search: MakeSearch) -> None:
     search.wait_for_silence()
     trials = trials_of(search, experiment)
     assert [(trial.state, trial.reason, trial.runs, trial.restarts) for trial in trials] == [
-        ("ERROR", "ended by the signal SIGKILL; tried 2 times", 3, 1),  # the start that was lost is nobody's fault
+        ("ERROR", "ended by the signal SIGKILL; tried 2 times", 3, 1),  # the start that was lost does not count
         ("CANCELED", "it did not stop within 1 s of being asked to", 2, 0),
         ("COMPLETED", "", 1, 0),
     ]
@@ -116,7 +116,7 @@ def work_dir(search: Search, trial_id: int) -> Path:
 
 
 def pid_in(directory: Path, *, not_: int = 0) -> int:
-    """Of the process that waits there for its trouble; of a later one than `not_`."""
+    """Return the id of the process that waits there before its failure; of a later one than `not_`."""
     file = directory / "pid.txt"
     wait_until(lambda: file.exists() and int(file.read_text()) != not_, f"no process has come to {directory}")
     return int(file.read_text())
@@ -159,13 +159,13 @@ def test_no_trouble_wins_a_search(make_search: MakeSearch, searcher: dict[str, A
     with search.opened() as store:
         row = store.experiments.get(experiment)
         assert row.state == "COMPLETED"
-        # A trial that failed later has a value as well, and one that was refused.
+        # A trial that failed later has a value as well, and so has one that raised InvalidHP.
         assert row.best == best(trial.hparams["loss"] for trial in honest)
         for trial in trials:
             stored = [metric.metrics for metric in store.metrics(trial.id, "validation")]
             if trial.hparams["trouble"] in ("nan", "inf", "minus_inf"):
                 odd = float(trial.hparams["trouble"].replace("minus_", "-"))
-                assert all(repr(metrics["loss"]) == repr(odd) for metrics in stored)  # as it was given
+                assert all(repr(metrics["loss"]) == repr(odd) for metrics in stored)  # as it was reported
 
 
 @pytest.mark.parametrize(

@@ -56,5 +56,5 @@ def test_it_is_validated_when_it_is_created_and_not_again(
     found = outcome(experiment_id)
     assert (found.experiment.state, len(found.trials)) == ("COMPLETED", 2)
     assert len(validated) == 1
-    # The processes of trials cannot validate anything: they do not load what is needed for it.
+    # The processes of trials cannot validate anything: they do not import what is needed for it.
     assert [log[-1] for log in found.logs.values()] == ["loaded: []"] * 2

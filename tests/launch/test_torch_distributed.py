@@ -88,7 +88,7 @@ def read_until(process: subprocess.Popen[str], words: str, times: int) -> str:
 def test_nothing_is_left_in_the_temporary_directory(
     script: Path, tmp_path: Path, exit_code: int, expected: int
 ) -> None:
-    """Also if a worker fails: torchrun itself leaves the directory that it makes for logs."""
+    """This includes a failing worker: torchrun itself leaves the directory that it creates for logs."""
     (tmp_path / "tmp").mkdir()
     code, errors = finish(start(script, "exit", exit_code, TMPDIR=str(tmp_path / "tmp")))
     assert code == expected, errors

@@ -1,4 +1,4 @@
-"""Lines with their rank before them."""
+"""Output lines get their rank as a prefix."""
 
 from __future__ import annotations
 

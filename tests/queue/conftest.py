@@ -1,4 +1,4 @@
-"""Searches on a data directory of their own, whose daemon and runners end with the test, also with one that fails."""
+"""Searches in a separate data directory; their daemon and runners are ended with the test, also if it fails."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SEARCH: dict[str, Any] = {
 
 
 class QueuedSearch(Search):
-    """Experiments on two slots that are left to the queue."""
+    """Experiments in a queue with two slots."""
 
     def env(self) -> dict[str, str]:
         return {**super().env(), "DET_SLOTS": "2", "SLOWLY": str(self.home)}
 
     def slow_down(self, experiment_id: int) -> None:
-        """Its trials take so long that a test can do something meanwhile."""
+        """Make its trials so slow that a test can act meanwhile."""
         (self.home / str(experiment_id)).touch()
 
     def hurry(self, experiment_id: int) -> None:
@@ -56,7 +56,7 @@ class QueuedSearch(Search):
         return int(json.loads(done.stdout)["id"])
 
     def put_into_queue(self, experiment_id: int, priority: int = DEFAULT_PRIORITY) -> None:
-        """And no more: nobody is started to serve it."""
+        """Queue an experiment without starting a daemon."""
         with self.opened() as store:
             lease = store.experiments.acquire(experiment_id, this_process())
             store.queue.add(NewEntry(experiment_id, socket.gethostname(), this_user(), priority))
@@ -64,7 +64,7 @@ class QueuedSearch(Search):
             store.experiments.release(lease)
 
     def run_by(self, experiment_id: int, program: str) -> None:
-        """Let its runners be this program, in Python; see `engines/granted.py` for what it has to say."""
+        """Let this Python program be the runner of experiments; see `engines/granted.py` for its protocol."""
         path = self.home / f"runner-of-{experiment_id}"
         path.write_text(f"#!{sys.executable} -IS\n{program}")
         path.chmod(0o700)
@@ -78,7 +78,7 @@ class QueuedSearch(Search):
         return listed
 
     def daemons(self) -> list[psutil.Process]:
-        """Without copies of them that are about to become runners."""
+        """Return the daemons, without forks of them that are about to become runners."""
         serving = {process.pid: process for process in self.processes() if "serve" in _words(process)}
         return [process for process in serving.values() if _parent(process) not in serving]
 
@@ -121,7 +121,7 @@ def _parent(process: psutil.Process) -> int | None:
 
 @pytest.fixture(scope="package", autouse=True)
 def warm_children() -> Iterator[None]:
-    """Daemons and engines that this process starts do not import torch again."""
+    """Fork the daemons and engines that this process starts, so that they do not import torch again."""
     with warm.children():
         yield
 
@@ -137,7 +137,7 @@ def searches(tmp_path: Path) -> Iterator[QueuedSearch]:
 
 @pytest.fixture
 def here(searches: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueuedSearch]:
-    """This process uses the data directory of the searches, and takes signals as before when it is over."""
+    """Let this process use the data directory of the searches, and restore its signal handlers afterwards."""
     for name, value in searches.env().items():
         monkeypatch.setenv(name, value)
     taken = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -19,7 +19,7 @@ from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 
 def assert_undisturbed(searches: QueuedSearch, experiment_id: int) -> None:
-    """Check that each trial did all of its steps once, with the result that follows from its hyperparameters and seed."""
+    """Check that each trial did all of its steps once, with the result of its hyperparameters and its seed."""
     record = searches.record(experiment_id)
     assert (record["state"], len(record["trials"])) == ("COMPLETED", 3)
     for trial in record["trials"].values():
