@@ -1,4 +1,4 @@
-"""The page in distributions and installations: with Node, without it, without the registry of npm, without a network."""
+"""The page in distributions and installations: with Node, without it, without the registry of npm or any network."""
 
 from __future__ import annotations
 
