@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from urllib.parse import quote, urlencode
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from determined.config.secrets.masking import MASK
 from determined.config.secrets.redaction import Redaction
 
 SECRETS = st.lists(st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]), min_size=4), max_size=3)
+QUOTED = "pässwörd- '\"\\n1"  # different in Python, JSON and URLs
 
 
 @given(secrets=SECRETS, before=st.text(), after=st.text())
@@ -40,3 +43,19 @@ def test_what_stays_and_what_goes() -> None:
 def test_a_secret_may_hold_bytes_that_are_no_text() -> None:
     secret = os.fsdecode(b"secret-\xe4\xf6\xfc")  # as os.environ contains it
     assert Redaction([secret]).text(f"it is {secret}") == f"it is {MASK}"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        repr({"password": QUOTED}),
+        json.dumps({"password": QUOTED}),
+        json.dumps({"password": QUOTED}, ensure_ascii=False),
+        f"https://host/?{urlencode({'user': QUOTED})}",
+        f"https://host/{quote(QUOTED)}",
+    ],
+)
+def test_a_secret_is_masked_in_every_form_in_which_programs_print_it(printed: str) -> None:
+    shown = Redaction([QUOTED]).text(f"it is {printed}")
+    assert MASK in shown
+    assert not any(part in shown for part in ("rd-", "n1", "%C3"))

@@ -6,13 +6,11 @@ leaves everything else unchanged: `key=3` may be a result.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, quote_plus, unquote
 
+from determined.config.secrets.known_secrets import pattern_of
 from determined.config.secrets.masking import MASK, mask_url_passwords, secrets_in
 
 # Shorter values are not masked, because they occur by chance in other words and numbers.
@@ -28,10 +26,7 @@ class LineMask:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = frozenset(secrets)
-        forms = {form for secret in self._secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
-        # Sorted by text as well, so that the pattern is the same in every process.
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))  # one may be contained in another
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._known = pattern_of(self._secrets, _SHORTEST)
 
     def __call__(self, text: str) -> str:
         """Return the text with secrets masked."""
@@ -75,10 +70,3 @@ def _secrets_of_variable(name: str, value: str) -> tuple[str, ...]:
 def _made(secrets: frozenset[str]) -> LineMask:
     """Return the mask for these secrets, cached because most processes have the same ones."""
     return LineMask(secrets)
-
-
-def _forms(secret: str) -> Iterator[str]:
-    """Yield the forms in which a secret may occur: as it is, quoted for Python, JSON and URLs, and line by line."""
-    yield from (secret, secret.strip(), repr(secret)[1:-1], json.dumps(secret)[1:-1])
-    yield from (quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), unquote(secret))
-    yield from (line.strip() for line in secret.splitlines())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote, unquote
 
+from determined.config.secrets.known_secrets import pattern_of
 from determined.config.secrets.masking import MASK, mask_secrets
 
 _SHORTEST = 4  # shorter secrets occur by chance in other words, so they are masked only under a secret name
@@ -16,10 +15,7 @@ class Redaction:
     """Masks known secrets wherever they occur, and values that look like secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
-        # Longest first, because one may be contained in another.
-        # One pattern for all secrets, because a bundle may have megabytes of logs.
-        self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
+        self._known = pattern_of(secrets, _SHORTEST)
 
     # Known secrets are masked first, because the end of a value that only looks like a secret has to be guessed.
 
@@ -42,9 +38,3 @@ class Redaction:
 
     def _without_known(self, text: str) -> str:
         return text if self._known is None else self._known.sub(MASK, text)
-
-
-def _forms(secret: str) -> Iterable[str]:
-    """Yield the forms in which a secret may occur: as it is, line by line, and quoted for a URL."""
-    yield from (secret, secret.strip(), quote(secret, safe="", errors="replace"), unquote(secret))
-    yield from (line.strip() for line in secret.splitlines())
