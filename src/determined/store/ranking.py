@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from determined.ranking import best_first
 
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Trial
     from determined.store.records import StoredCheckpoint
 
 
-def best_trials(trials: list[Trial], smaller_is_better: bool) -> list[Trial]:
+class _RankedTrial(Protocol):
+    """A record of a trial with its best searcher metric; there are several."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def best(self) -> float | None: ...
+
+
+T = TypeVar("T", bound=_RankedTrial)
+
+
+def best_trials(trials: Iterable[T], smaller_is_better: bool) -> list[T]:
     """Return the trials that reported the searcher metric, best first."""
     return best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)
 

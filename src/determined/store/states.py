@@ -1,4 +1,4 @@
-"""The states of experiments, trials, attempts and checkpoints, and which of them are terminal.
+"""The states of experiments, trials, attempts and checkpoints, which of them are terminal, and the progress of trials.
 
 The words are those in the database. They are literals and not enumerations because rows are read and written as they
 are; the SDK shows them as the enumerations of `determined.experimental.client`.
@@ -47,3 +47,8 @@ EXPERIMENT_RUNNING: tuple[ExperimentState, ...] = (
     "STOPPING_KILLED",
     "STOPPING_ERROR",
 )
+
+
+def trial_progress(state: TrialState, reported: float | None) -> float | None:
+    """Return the progress of a trial. A completed one has reached its end, also if its program reports no progress."""
+    return 1.0 if state == "COMPLETED" else reported

@@ -15,8 +15,8 @@ from determined.experiment.creation.search_check import searched_paths
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.view import Observer, RungView, TrialView, View
-from determined.ranking import best_first
 from determined.store.experiment_changes import ExperimentChange
+from determined.store.ranking import best_trials
 from determined.store.records import Metric
 from determined.store.substores.experiments import Experiments
 
@@ -105,7 +105,7 @@ class ProgressReporter:
             trials=trials,
             planned=run.planned,
             rungs=tuple(_rungs(run.trials.values())),
-            best=_best(trials, smaller_is_better=settings.smaller_is_better),
+            best=next(iter(best_trials(trials, settings.smaller_is_better)), None),
             metric_name=settings.metric,
             smaller_is_better=settings.smaller_is_better,
             time_metric=settings.time_metric or "batches",
@@ -155,12 +155,6 @@ class ProgressReporter:
 
 def _validations(trial_id: int, store: Experiments) -> list[Metric]:
     return store.validations(trial_id)
-
-
-def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView | None:
-    """Return the trial with the best value of the searcher metric."""
-    ranked = best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)
-    return next(iter(ranked), None)
 
 
 def _rungs(trials: Iterable[LiveTrial]) -> list[RungView]:

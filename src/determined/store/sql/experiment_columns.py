@@ -11,6 +11,7 @@ from determined.store.databases.base import Database
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import Process
 from determined.store.sql import leases
+from determined.store.states import trial_progress
 
 # Field of the record -> SQL expression for its value.
 _EXPERIMENT = {
@@ -47,16 +48,16 @@ _TRIAL = {
 }
 
 # A standalone run has no state in its own row: it follows from its newest attempt.
-_ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
+_RUN = "t.progress, t.reason, a.id, a.state, a.ended, a.host, a.pid, a.process_started"
 
 # Joins only the first trial, so that there is one row for each experiment; see `_with_its_trials`.
-_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {leases.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
+_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {leases.COLUMNS}, {_RUN}
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
 LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
-SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, a.command, a.git_commit, a.exit_code, {_ATTEMPT}
+SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, a.command, a.git_commit, a.exit_code, {_RUN}
 FROM trials t
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
@@ -69,48 +70,39 @@ def read_experiments(database: Database, which: str, values: Sequence[Any] = ())
 
 
 def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
-    """Return a standalone experiment with its state, progress and end computed over all its trials.
-
-    A program may run several trials in one experiment, also at the same time.
-    """
+    """Return a standalone experiment with its status computed over all its trials."""
     found = database.execute(
-        f"SELECT t.progress, t.reason, {_ATTEMPT} FROM trials t "
-        "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
-        # By the id of the attempt and not by time, because clocks can be set back.
-        "WHERE t.experiment_id = ? ORDER BY a.id",
+        f"SELECT {_RUN} FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        "WHERE t.experiment_id = ?",
         [experiment.id],
     )
-    state = standalone_runs.common_state([standalone_runs.experiment_state(row[2], Process(*row[4:])) for row in found])
-    _, reason, newest, *_ = found[-1]
-    progress = [row[0] for row in found if row[0] is not None]
-    return experiment._replace(
-        state=state,
-        progress=sum(progress) / len(found) if progress else None,
-        ended=None if state == "ACTIVE" else max((row[3] for row in found if row[3] is not None), default=None),
-        # In other states a trial is running or completed, so failures of single trials are not the experiment's.
-        reason=(reason or standalone_runs.unreported_reason(newest, state)) if state == "ERROR" else None,
-    )
+    return experiment._replace(**standalone_runs.experiment_status(map(_run, found))._asdict())
+
+
+def _run(row: Sequence[Any]) -> standalone_runs.RunOfTrial:
+    """Build the record of a standalone trial from the columns `_RUN`."""
+    progress, reason, attempt_id, attempt_state, ended, *process = row
+    return standalone_runs.RunOfTrial(progress, reason, attempt_id, attempt_state, ended, Process(*process))
 
 
 def _experiment(row: Sequence[Any]) -> Experiment:
     """Build an `Experiment` from a row."""
     values, more = _named(_EXPERIMENT, row)
-    holder, (progress, reason, attempt_state, attempt_ended, *process) = leases.holder(*more[:6]), more[6:]
+    holder, run = leases.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
     for name in ("is_standalone", "archived", "smaller_is_better", "borrowed"):
         values[name] = bool(values[name])
     if values["is_standalone"]:
         values["name"] = values["name"] or standalone_runs.name(values["config"], values["program"])
-        values["state"] = standalone_runs.experiment_state(attempt_state, Process(*process))
-        values["progress"], values["ended"] = progress, attempt_ended
-        values["reason"] = reason or standalone_runs.unreported_reason(attempt_state, values["state"])
+        values |= standalone_runs.experiment_status([_run(run)])._asdict()
     return Experiment(**values, holder=holder)
 
 
 def trial(row: Sequence[Any]) -> Trial:
     """Build a `Trial` from a row of `SELECT_TRIALS`."""
-    values, (command, git_commit, exit_code, attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
-    values |= {"command": command, "git_commit": git_commit, "exit_code": exit_code, "host": process[0]}
+    values, (command, git_commit, exit_code, *columns) = _named(_TRIAL, row)
+    run = _run(columns)
+    values |= {"command": command, "git_commit": git_commit, "exit_code": exit_code, "host": run.process.host}
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
     passed = values["passed_hparams"]
     values["passed_hparams"] = None if passed is None else json.loads(passed)
@@ -118,9 +110,8 @@ def trial(row: Sequence[Any]) -> Trial:
     for name in ("stop_acknowledged", "follows_operations"):
         values[name] = bool(values[name])
     if values["state"] is None:  # a standalone run
-        state = standalone_runs.trial_state(attempt_state, Process(*process))
-        values["state"], values["ended"] = state, attempt_ended
-        values["reason"] = values["reason"] or standalone_runs.unreported_reason(attempt_state, state)
+        values |= standalone_runs.trial_status(run)._asdict()
+    values["progress"] = trial_progress(values["state"], values["progress"])
     return Trial(**values)
 
 

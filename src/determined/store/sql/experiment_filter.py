@@ -16,7 +16,7 @@ _ESCAPE = "!"
 _NEWEST_ATTEMPTS = (
     "FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.experiment_id = e.id"
 )
-# The state of a standalone experiment none of whose trials is running; see `standalone_runs.common_state`.
+# The state of a standalone experiment none of whose trials is running; see `standalone_runs.experiment_status`.
 _STATE_AFTER_ITS_END = (
     f"CASE WHEN EXISTS (SELECT 1 {_NEWEST_ATTEMPTS} AND a.state = 'completed') THEN 'completed' "
     f"ELSE (SELECT a.state {_NEWEST_ATTEMPTS} ORDER BY a.id DESC LIMIT 1) END"

@@ -13,6 +13,7 @@ from determined.store.databases.base import Database
 from determined.store.process import Process
 from determined.store.records import Log, LogFilter
 from determined.store.sql.logs import LogRange, first_line_at, read_log_page
+from determined.store.standalone_runs import RunOfTrial
 from determined.store.states import TRIAL_FAILED
 
 # The newest validation is found by the primary key of `metrics`, without reading others.
@@ -21,7 +22,7 @@ _LATEST = """(SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_
 _TRIALS = """SELECT t.id, t.experiment_id, t.number, t.state, t.hparams, t.passed_hparams, t.steps_completed,
     t.progress, t.created, coalesce(f.started, t.started), t.ended, t.restarts, t.attempt, t.reason, t.best_metric,
     CASE WHEN e.metric IS NULL THEN NULL ELSE {latest} END,
-    a.state, a.started, a.ended, a.host, a.pid, a.process_started, t.nodes
+    a.id, a.state, a.started, a.ended, a.host, a.pid, a.process_started, t.nodes
 FROM trials t
 JOIN experiments e ON e.id = t.experiment_id
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt
@@ -55,6 +56,7 @@ class TrialRow(NamedTuple):
     reason: str | None
     best: float | None
     latest_validation: str | None
+    attempt_id: Any
     attempt_state: Any
     attempt_started: float | None
     attempt_ended: float | None
@@ -64,9 +66,10 @@ class TrialRow(NamedTuple):
     nodes: str | None  # of each rank, as a JSON list, if it ran on a cluster
 
     @property
-    def process(self) -> Process:
-        """The process of the newest attempt, if there is one."""
-        return Process(self.host or "", self.pid or 0, self.process_started or "")
+    def standalone_run(self) -> RunOfTrial:
+        """What the status of a trial of a standalone experiment follows from."""
+        process = Process(self.host or "", self.pid or 0, self.process_started or "")
+        return RunOfTrial(self.progress, self.reason, self.attempt_id, self.attempt_state, self.attempt_ended, process)
 
 
 class ExperimentRow(NamedTuple):

@@ -16,7 +16,7 @@ from determined.store.store import Store
 from determined.web.answers import Route
 from determined.web.identifiers import MOST_DRAWN, DrawnIds, Id, numbers
 from determined.web.state import ServerState, reading, state_of, version
-from determined.web.tables.trial_rows import trial_state
+from determined.web.tables.trial_rows import trial_status
 
 if TYPE_CHECKING:
     from determined.curves.trials import CurveReader
@@ -52,7 +52,7 @@ def curves(
         return known
     wanted = numbers(trials, MOST_DRAWN)
     with reading(request) as store:
-        states = {row.id: trial_state(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
+        states = {row.id: trial_status(row)[0] for row in store.overview.trials(trial_ids=wanted, latest=False)}
         repeated = (
             [(one, attempt) for one in wanted for attempt in store.reports.overwritten_attempts(one)]
             if archived

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from determined.config.stored import StoredConfig
 from determined.store import standalone_runs
 from determined.store.process import is_abandoned
+from determined.store.ranking import best_trials
 from determined.store.states import TRIAL_FAILED
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview, RequestRow
@@ -22,8 +23,7 @@ from determined.web.tables.trial_rows import (
     experiment_name,
     first_line,
     sizes_by_trial,
-    trial_progress,
-    trial_state,
+    trial_status,
 )
 
 
@@ -84,18 +84,17 @@ def _experiment_row(
     request: RequestRow | None,
     request_to_run: RequestRow | None,
 ) -> ExperimentRow:
-    """Return the row of an experiment; state, progress, end and reason of a standalone run follow from its trials."""
-    states = [trial_state(trial) for trial in trials]
+    """Return the row of an experiment; the status of a standalone run follows from its trials."""
+    states = [trial_status(trial)[0] for trial in trials]
     state, progress, ended, reason = row.state, row.progress, row.ended, row.reason
     if row.is_standalone:
-        state, progress, ended, reason = _of_trials(trials, states)
+        state, progress, ended, reason = standalone_runs.experiment_status(trial.standalone_run for trial in trials)
     assert state is not None
     pending = pending_request(row, request) if request is not None else None
     if pending is None and request_to_run is not None:
         pending = request_kind(request_to_run.kind)
-    ranked = [trial for trial in trials if trial.best is not None]
-    best = (min if row.smaller_is_better else max)(ranked, key=lambda trial: trial.best or 0.0, default=None)
-    counts = Counter(found for found, _, _ in states)
+    best = next(iter(best_trials(trials, bool(row.smaller_is_better))), None)
+    counts = Counter(states)
     return {
         "id": row.id,
         "name": experiment_name(row),
@@ -126,19 +125,3 @@ def _experiment_row(
         "queued": bool(row.queued),
         "abandoned": not row.queued and is_abandoned(row),
     }
-
-
-def _of_trials(
-    trials: list[StoredTrial], states: list[tuple[str, float | None, str | None]]
-) -> tuple[str, float | None, float | None, str | None]:
-    """Return state, progress, end and reason of a standalone run from its trials, the newest first."""
-    if not trials:
-        return "COMPLETED", None, None, None
-    found = [standalone_runs.experiment_state(trial.attempt_state, trial.process) for trial in reversed(trials)]
-    state = standalone_runs.common_state(found)
-    shares = [trial_progress(trial, each) for trial, (each, _, _) in zip(trials, states, strict=True)]
-    progress = [share for share in shares if share is not None]
-    ends = [trial.attempt_ended for trial in trials if trial.attempt_ended is not None]
-    reason = states[0][2] if state == "ERROR" else None
-    ended = None if state == "ACTIVE" else max(ends, default=None)
-    return state, sum(progress) / len(trials) if progress else None, ended, reason

@@ -15,6 +15,7 @@ from determined.config.secrets.masking import mask_secrets
 from determined.curves import exact_json
 from determined.store import standalone_runs
 from determined.store.experiment_records import nodes_text
+from determined.store.states import trial_progress
 from determined.store.substores.overview import ExperimentRow as StoredExperiment
 from determined.store.substores.overview import Overview
 from determined.store.substores.overview import TrialRow as StoredTrial
@@ -117,7 +118,7 @@ def _trial_row(
     summaries: Mapping[str, Summary | None],
 ) -> TrialRow:
     """Return the row of a trial."""
-    state, ended, reason = trial_state(trial)
+    state, ended, reason = trial_status(trial)
     assigned = loads(trial.hparams)
     passed = None if trial.passed_hparams is None else loads(trial.passed_hparams)
     used = assigned if passed is None else effective(assigned, passed)
@@ -135,7 +136,7 @@ def _trial_row(
         "hparams": used if _NUMBERS.issuperset(map(type, used.values())) else flat(mask_secrets(used)),
         "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
         "batches": trial.steps_completed,
-        "progress": trial_progress(trial, state),
+        "progress": trial_progress(state, trial.progress),
         "created": trial.created,
         "started": trial.started,
         "ended": ended,
@@ -152,17 +153,11 @@ def _trial_row(
     }
 
 
-def trial_state(trial: StoredTrial) -> tuple[str, float | None, str | None]:
+def trial_status(trial: StoredTrial) -> tuple[Any, float | None, str | None]:
     """Return state, end and reason of a trial; those of a standalone run follow from its attempt."""
     if trial.state is not None:
         return trial.state, trial.ended, trial.reason
-    state = standalone_runs.trial_state(trial.attempt_state, trial.process)
-    return state, trial.attempt_ended, trial.reason or standalone_runs.unreported_reason(trial.attempt_state, state)
-
-
-def trial_progress(trial: StoredTrial, state: str) -> float | None:
-    """Return the progress of a trial. A completed one has reached its end, also if its program reports no progress."""
-    return 1.0 if state == "COMPLETED" else trial.progress
+    return standalone_runs.trial_status(trial.standalone_run)
 
 
 def experiment_name(row: StoredExperiment) -> str:
