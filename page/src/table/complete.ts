@@ -8,6 +8,8 @@ export interface Completion {
   hint: string;
   from: number;
   to: number;
+  /** Whether it completes a word of which only a part is there. */
+  partial: boolean;
 }
 
 export interface Names {
@@ -30,24 +32,26 @@ export function complete(text: string, cursor: number, known: Names): Completion
   const from = touching ? last.from : cursor;
   const done = touching ? list.slice(0, -1) : list;
   const previous = done[done.length - 1];
-  const make = (insert: string, label: string, hint: string): Completion => ({ insert, label, hint, from, to: cursor });
+  const make = (all: readonly string[]) => (insert: string, label: string, hint: string): Completion =>
+    ({ insert, label, hint, from, to: cursor, partial: word !== "" && !all.includes(word) });
   if (previous?.kind === "operator") {
     const name = done[done.length - 2]?.text ?? "";
     const values = known.names.find((one) => one.name === name)?.values() ?? [];
-    return pick(values, word).map((value) => make(`${quoted(value)} `, value, ""));
+    return pick(values, word).map((value) => make(values)(`${quoted(value)} `, value, ""));
   }
   const isName = known.names.some((one) => one.name === previous?.text);
   const wasValue = done[done.length - 2]?.kind === "operator";
   if (previous && (previous.kind === "word" || previous.kind === "quoted") && isName && !wasValue) {
-    return word ? [] : ["=", "!=", "<", ">", "~"].map((sign) => make(`${sign} `, sign, OPERATOR_HINTS[sign] ?? ""));
+    return word ? [] : ["=", "!=", "<", ">", "~"].map((sign) => make([])(`${sign} `, sign, OPERATOR_HINTS[sign] ?? ""));
   }
   if (wasValue || previous?.kind === ")") {
-    return pick(["and", "or"], word).map((name) => make(`${name} `, name, ""));
+    return pick(CONNECTIVES, word).map((name) => make(CONNECTIVES)(`${name} `, name, ""));
   }
-  const names = pick(known.names.map((one) => one.name), word);
-  return names.map((name) => make(`${quoted(name)} `, name, known.names.find((one) => one.name === name)?.hint ?? ""));
+  const all = known.names.map((one) => one.name);
+  return pick(all, word).map((name) => make(all)(`${quoted(name)} `, name, known.names.find((one) => one.name === name)?.hint ?? ""));
 }
 
+const CONNECTIVES = ["and", "or"];
 const OPERATOR_HINTS: Record<string, string> = { "=": "is", "!=": "is not", "<": "less", ">": "more", "~": "contains" };
 
 /** Those that begin with the word first, then those that contain it. */

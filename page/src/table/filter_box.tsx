@@ -8,7 +8,8 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
 }) {
   const [text, setText] = useState(value);
   const [options, setOptions] = useState<Completion[]>([]);
-  const [at, setAt] = useState(0);
+  /** The chosen completion, which Tab takes; -1 where Tab leaves the input. */
+  const [at, setAt] = useState(-1);
   const [focused, setFocused] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const typed = useRef(value);
@@ -24,9 +25,10 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
     const element = input.current;
     return element ? complete(element.value, element.selectionStart ?? element.value.length, names) : [];
   };
-  const offer = (): void => {
-    setOptions(possible());
-    setAt(0);
+  const offer = (typing: boolean): void => {
+    const found = possible();
+    setOptions(found);
+    setAt(typing && found[0]?.partial ? 0 : -1);
   };
   const change = (next: string): void => {
     typed.current = next;
@@ -40,14 +42,14 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
     const place = option.from + option.insert.length;
     requestAnimationFrame(() => {
       input.current?.setSelectionRange(place, place);
-      offer();
+      offer(false);
     });
   };
   const keys = (event: KeyboardEvent): void => {
     const open = options.length > 0;
     if (event.key === "ArrowDown" && open) setAt((at + 1) % options.length);
-    else if (event.key === "ArrowUp" && open) setAt((at + options.length - 1) % options.length);
-    else if (event.key === "Tab" && open && !event.shiftKey) {
+    else if (event.key === "ArrowUp" && open) setAt((Math.max(at, 0) + options.length - 1) % options.length);
+    else if (event.key === "Tab" && open && at >= 0 && !event.shiftKey) {
       const option = possible().find((one) => one.label === options[at]!.label) ?? possible()[0];
       if (option) take(option);
     }
@@ -62,17 +64,17 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
   return (
     <div class="filter">
       <input ref={input} type="text" data-filter role="combobox" aria-label="Filter" aria-expanded={open} aria-controls="filter-options" aria-autocomplete="list"
-        aria-activedescendant={open ? `filter-option-${at}` : undefined} aria-invalid={mistake !== null} aria-describedby={mistake ? "filter-mistake" : undefined}
+        aria-activedescendant={open && at >= 0 ? `filter-option-${at}` : undefined} aria-invalid={mistake !== null} aria-describedby={mistake ? "filter-mistake" : undefined}
         placeholder={example} value={text} spellcheck={false} autocomplete="off"
         onInput={(event) => {
           change(event.currentTarget.value);
-          offer();
+          offer(true);
         }}
-        onFocus={() => {
-          setFocused(true);
-          if (text) offer();
-        }}
-        onBlur={() => setFocused(false)} onClick={offer} onKeyDown={keys} />
+        onFocus={() => setFocused(true)}
+        onBlur={() => {
+          setFocused(false);
+          setOptions([]);
+        }} onClick={() => offer(false)} onKeyDown={keys} />
       {open ? (
         <ul class="options" id="filter-options" role="listbox" aria-label="Completions">
           {options.map((option, index) => (
