@@ -3,6 +3,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./page.css";
+import "./table/table.css";
 import { useAddress } from "./address.ts";
 import { forgetSession, hasSession, whenSessionLost } from "./api.ts";
 import { ComparePage } from "./pages/compare.tsx";

@@ -46,7 +46,7 @@ export function hparamCell(value: unknown): Cell {
 const TRIAL_COLUMNS: Column<TrialRow>[] = [
   { name: "id", title: "Trial", group: "Run", width: 84, value: (row) => row.id, show: (row) => <Link to={`/trials/${row.id}`}><Swatch trial={row.id} /> {row.id}</Link> },
   { name: "name", title: "Experiment", group: "Run", width: 200, value: (row) => row.experiment_name, show: (row) => <Link to={`/experiments/${row.experiment}`}><span class="name">{firstLine(row.experiment_name)}</span> <span class="quiet">{row.experiment}</span></Link> },
-  { name: "state", title: "State", group: "Run", width: 132, value: (row) => row.state, show: (row) => <State state={row.state} pending={row.pending} reason={row.reason} /> },
+  { name: "state", title: "State", group: "Run", width: 150, value: (row) => row.state, show: (row) => <State state={row.state} pending={row.pending} reason={row.reason} /> },
   { name: "experiment", title: "Experiment ID", group: "Run", width: 104, right: true, value: (row) => row.experiment },
   { name: "number", title: "Number", group: "Run", width: 82, right: true, value: (row) => row.number },
   number("best", "Best", "Metric", (row) => toNumber(row.best)),

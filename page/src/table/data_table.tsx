@@ -1,6 +1,6 @@
 // A table with its filter, columns, sorting and selection, all of which are kept in the address.
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { joinList, joinNumbers, setParams, splitList, splitNumbers, useAddress } from "../address.ts";
 import { formatCount, plural } from "../format.ts";
 import { Empty } from "../ui/basics.tsx";
@@ -8,7 +8,7 @@ import { ColumnMenu } from "./column_menu.tsx";
 import type { Column } from "./columns.tsx";
 import type { Names } from "./complete.ts";
 import { FilterBox } from "./filter_box.tsx";
-import { parseFilter, rowTest, type Cell } from "./filter.ts";
+import { parseFilter, rowTest, type Cell, type Filter } from "./filter.ts";
 import { parseSort, sortItems, sortRows, type SortKey } from "./sort.ts";
 import { Table } from "./table.tsx";
 
@@ -58,16 +58,21 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   const sort = parseSort(splitList(params.get("sort") ?? ""));
   const query = params.get("q") ?? "";
   const parsed = useMemo(() => parseFilter(query, (name) => named.has(name)), [query, named]);
+  // While a filter has a mistake the last one without a mistake stays: otherwise actions would concern all rows.
+  const valid = useRef<{ query: string; filter: Filter }>({ query: "", filter: { kind: "all" } });
+  if (parsed.filter) valid.current = { query, filter: parsed.filter };
+  const { filter } = valid.current;
+  const notAll = parsed.mistake && "The filter has a mistake: correct it before you select all rows.";
   const value = (row: Row, name: string): Cell => named.get(name)?.value(row);
   const selected = useMemo(() => new Set(splitNumbers(params.get("sel") ?? "")), [params.get("sel")]);
   const baselines = useMemo(() => new Set(splitNumbers(params.get("base") ?? "")), [params.get("base")]);
 
   const result = useMemo(() => {
-    const test = parsed.filter ? rowTest(parsed.filter, value, texts) : () => true;
+    const test = rowTest(filter, value, texts);
     const only = props.only;
     const left = rows.filter((row) => !baselines.has(id(row)) && (!only || only.has(id(row))) && test(row));
     return [...rows.filter((row) => baselines.has(id(row))), ...sortRows(left, sort, value)];
-  }, [rows, parsed, named, params.get("sort"), props.only, baselines]);
+  }, [rows, filter, named, params.get("sort"), props.only, baselines]);
 
   const names = useMemo((): Names => ({
     names: columns.map((column) => ({
@@ -95,22 +100,26 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
         {result.length > 0 && props.copy?.(result.length === rows.length ? null : result.map(id))}
         <ColumnMenu all={columns} chosen={chosen} pinned={pinned} onChange={onColumns} />
       </div>
-      {ids.length > 0 && (
-        <div class="toolbar chosen-bar" role="region" aria-label="Selected rows">
-          <strong>{plural(ids.length, props.noun)} selected</strong>
-          {hidden > 0 && <span role="status">{hidden === ids.length ? "all" : formatCount(hidden)} of them not shown by the filter</span>}
-          {hidden > 0 && <button onClick={() => onSelect(new Set(visible))}>Unselect {hidden === 1 ? "it" : "those"}</button>}
-          {props.onCompare && <button class="main" onClick={() => props.onCompare!(ids)}>Compare</button>}
-          <button onClick={() => {
-            const next = new Set(baselines);
-            for (const one of ids) if (allBase) next.delete(one); else next.add(one);
-            setParams({ base: joinNumbers(next) });
-          }}>{allBase ? "Unpin" : "Pin on top"}</button>
-          {props.actions?.(ids, chosenRows)}
-          <span class="grow" />
-          <button class="plain" onClick={() => onSelect(new Set())}>Clear</button>
-        </div>
-      )}
+      {rows.length > 0 && <div class="selection">
+        {ids.length === 0 ? (
+          <span class="quiet">{parsed.mistake ? <Stays query={valid.current.query} /> : `Select ${props.noun}s to compare, pin or change them.`}</span>
+        ) : (
+          <div class="chosen-bar" role="region" aria-label="Selected rows">
+            <strong>{plural(ids.length, props.noun)} selected</strong>
+            {hidden > 0 && <span role="status">{hidden === ids.length ? "all" : formatCount(hidden)} of them not shown by the filter</span>}
+            {hidden > 0 && <button onClick={() => onSelect(new Set(visible))}>Unselect {hidden === 1 ? "it" : "those"}</button>}
+            {props.onCompare && <button class="main" onClick={() => props.onCompare!(ids)}>Compare</button>}
+            <button onClick={() => {
+              const next = new Set(baselines);
+              for (const one of ids) if (allBase) next.delete(one); else next.add(one);
+              setParams({ base: joinNumbers(next) });
+            }}>{allBase ? "Unpin" : "Pin on top"}</button>
+            {props.actions?.(ids, chosenRows)}
+            <span class="grow" />
+            <button class="plain" onClick={() => onSelect(new Set())}>Clear</button>
+          </div>
+        )}
+      </div>}
       {rows.length === 0 ? props.empty : result.length === 0 ? (
         <Empty title={`No ${props.noun} matches`}>
           <p>{plural(rows.length, props.noun)} without the filter.</p>
@@ -118,7 +127,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
         </Empty>
       ) : (
         <Table label={props.label} rows={result} columns={shown} pinned={pinned} id={id} address={props.address} sort={sort} onSort={onSort}
-          selected={selected} onSelect={onSelect} baselines={baselines} {...(props.onCompare ? { onCompare: () => ids.length && props.onCompare!(ids) } : {})} />
+          selected={selected} onSelect={onSelect} baselines={baselines} notAll={notAll} {...(props.onCompare ? { onCompare: () => ids.length && props.onCompare!(ids) } : {})} />
       )}
       <div class="table-foot row">
         <span aria-live="polite">{result.length === rows.length ? plural(rows.length, props.noun) : `${plural(result.length, props.noun)} of ${formatCount(rows.length)}`}</span>
@@ -126,4 +135,9 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       </div>
     </section>
   );
+}
+
+/** Says which rows a filter with a mistake leaves. */
+function Stays({ query }: { query: string }) {
+  return <span role="status">The filter has a mistake. {query ? <>Until it is corrected, <code class="name">{query}</code> applies.</> : "Until it is corrected, all rows are shown."}</span>;
 }

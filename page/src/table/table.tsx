@@ -21,6 +21,8 @@ export interface TableProps<Row> {
   selected: ReadonlySet<number>;
   onSelect: (ids: Set<number>) => void;
   baselines?: ReadonlySet<number>;
+  /** Why all rows cannot be selected at once; null where they can. */
+  notAll: string | null;
   onCompare?: () => void;
 }
 
@@ -28,8 +30,10 @@ export function Table<Row>(props: TableProps<Row>) {
   const { rows, columns, id, selected, onSelect } = props;
   const frame = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 700 });
-  const [here, setHere] = useState(-1);
-  const last = useRef(-1);
+  // Rows are kept by their ids: a new row of a running search moves the others.
+  const [hereId, setHere] = useState<number | null>(null);
+  const last = useRef<number | null>(null);
+  const here = hereId === null ? -1 : rows.findIndex((row) => id(row) === hereId);
 
   const measure = (): void => {
     const element = frame.current;
@@ -50,18 +54,25 @@ export function Table<Row>(props: TableProps<Row>) {
     const row = rows[at];
     if (!row) return;
     const next = new Set(selected);
-    if (range && last.current >= 0) {
-      const [from, to] = [Math.min(last.current, at), Math.max(last.current, at)];
+    const before = range ? rows.findIndex((one) => id(one) === last.current) : -1;
+    if (before >= 0) {
+      const [from, to] = [Math.min(before, at), Math.max(before, at)];
       for (const one of rows.slice(from, to + 1)) next.add(id(one));
     } else if (next.has(id(row))) next.delete(id(row));
     else next.add(id(row));
-    last.current = at;
+    last.current = id(row);
     onSelect(next);
+  };
+  const all = rows.length > 0 && rows.every((row) => selected.has(id(row)));
+  const selectAll = (on: boolean): void => {
+    if (!on) onSelect(new Set());
+    else if (props.notAll === null) onSelect(new Set(rows.map(id)));
   };
 
   const moveTo = (at: number): void => {
     const next = Math.max(0, Math.min(rows.length - 1, at));
-    setHere(next);
+    const row = rows[next];
+    if (row) setHere(id(row));
     const element = frame.current;
     if (!element) return;
     if (next * ROW < element.scrollTop) element.scrollTop = next * ROW;
@@ -72,12 +83,13 @@ export function Table<Row>(props: TableProps<Row>) {
     if (isTyping(event) || event.ctrlKey || event.metaKey) return;
     const page = Math.max(1, Math.floor(view.height / ROW) - 2);
     const steps: Record<string, number> = { ArrowDown: here + 1, j: here + 1, ArrowUp: here - 1, k: here - 1, PageDown: here + page, PageUp: here - page, Home: 0, End: rows.length - 1 };
-    const onButton = event.target instanceof HTMLButtonElement || event.target instanceof HTMLAnchorElement;
+    // Space and Enter belong to what has the focus: a check box selects its own row, whichever row is marked.
+    const onControl = event.target instanceof HTMLElement && event.target.closest("button, a, input") !== null;
     if (event.key in steps) moveTo(steps[event.key]!);
-    else if ((event.key === " " && !onButton) || event.key === "x") select(here, event.shiftKey);
+    else if ((event.key === " " && !onControl) || event.key === "x") select(here, event.shiftKey);
     else if (event.key === "X") select(here, true);
-    else if (event.key === "Enter" && !onButton && rows[here]) go(props.address(rows[here]));
-    else if (event.key === "a") onSelect(new Set(rows.map(id)));
+    else if (event.key === "Enter" && !onControl && rows[here]) go(props.address(rows[here]));
+    else if (event.key === "a") selectAll(true);
     else if (event.key === "c" && props.onCompare) props.onCompare();
     else if (event.key === "Escape" && selected.size) onSelect(new Set());
     else return;
@@ -90,7 +102,6 @@ export function Table<Row>(props: TableProps<Row>) {
     left += column.width;
     return place;
   });
-  const all = rows.length > 0 && rows.every((row) => selected.has(id(row)));
   const css = (column: Column<Row>, at: number): string =>
     `${column.right ? "right" : ""}${places[at] !== null ? " pinned" : ""}${at === props.pinned - 1 ? " edge" : ""}`;
   return (
@@ -100,7 +111,7 @@ export function Table<Row>(props: TableProps<Row>) {
         <thead>
           <tr aria-rowindex={1}>
             <th class="pinned check" style={{ left: 0, textAlign: "center" }}>
-              <input type="checkbox" aria-label="Select all rows that are shown" checked={all} onChange={() => onSelect(all ? new Set() : new Set(rows.map(id)))} />
+              <input type="checkbox" aria-label="Select all rows that are shown" checked={all} disabled={props.notAll !== null && !all} title={props.notAll ?? undefined} onChange={() => selectAll(!all)} />
             </th>
             {columns.map((column, at) => (
               <Heading key={column.name} column={column} css={css(column, at)} left={places[at] ?? null} sort={props.sort} onSort={props.onSort} />
@@ -115,7 +126,7 @@ export function Table<Row>(props: TableProps<Row>) {
             const chosen = selected.has(key);
             const look = `${chosen ? "chosen" : ""}${at === here ? " here" : ""}${props.baselines?.has(key) ? " baseline" : ""}`;
             return (
-              <tr key={key} class={look} aria-rowindex={at + 2} aria-selected={chosen} onClick={() => setHere(at)}>
+              <tr key={key} class={look} aria-rowindex={at + 2} aria-selected={chosen} onClick={() => setHere(key)} onFocusIn={() => setHere(key)}>
                 <td class="pinned check" style={{ left: 0, textAlign: "center" }}>
                   <input type="checkbox" aria-label={`Select ${key}`} checked={chosen} onClick={(event) => select(at, event.shiftKey)} />
                 </td>

@@ -39,7 +39,7 @@ def test_sorting_by_two_columns_and_baselines_on_top(runs: Search, visitor: Visi
     page.get_by_label(f"Select {last}", exact=True).check()
     page.get_by_role("button", name="Pin on top").click()
     expect(page.locator("tr.baseline")).to_have_count(1)
-    expect(page.locator(".table tbody tr").first).to_have_class("chosen baseline")
+    expect(page.locator(".table tbody tr").first).to_have_class("chosen here baseline")
     page.fill("[data-filter]", "state = COMPLETED")  # a baseline stays whatever the filter leaves
     page.keyboard.press("Escape")
     address = page.url

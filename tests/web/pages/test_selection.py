@@ -1,0 +1,153 @@
+"""Which rows of a table are selected, and so concerned by actions: by keyboard, with a filter, while rows arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import playwright.sync_api as api
+import pytest
+from playwright.sync_api import expect
+
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from tests.helpers.searches import Search
+from tests.store.experiments import with_trials
+from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
+from tests.web.pages.conftest import CONFIG, MODEL
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    """Two experiments that have ended, with four trials each."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    home = tmp_path_factory.mktemp("ended")
+    environment = {"XDG_STATE_HOME": str(home / "state")}
+    search = Search(home, MODEL, CONFIG, store=str(home / "store.sqlite"), environment=environment)
+    with search.opened() as store:
+        for _ in range(2):
+            lease, trials = with_trials(store, 4, labels=[])
+            over = tuple(TrialChange(trial, state="COMPLETED", ended=4000.0) for trial in trials)
+            store.experiments.commit(
+                lease, Change(trials=over, experiment=ExperimentChange(state="COMPLETED", ended=4000.0))
+            )
+            store.experiments.release(lease)
+    return search
+
+
+@pytest.fixture(scope="module")
+def ui(ended: Search) -> Iterator[Ui]:
+    """`det ui` on that store."""
+    with running_ui(ended) as started:
+        yield started
+
+
+@pytest.fixture
+def visitor(browser: api.Browser, ui: Ui) -> Iterator[Visitor]:
+    """A browser profile that has logged in."""
+    with visiting(browser, ui) as one:
+        yield one
+
+
+def _tab_to(page: api.Page, label: str) -> None:
+    """Press Tab until the focus is on the element with this label."""
+    target = page.get_by_label(label, exact=True)
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if target.evaluate("element => element === document.activeElement"):
+            return
+    pytest.fail(f"Tab does not reach {label}")
+
+
+def _selected(page: api.Page) -> list[str]:
+    """Return the labels of the check boxes of rows that are checked."""
+    boxes = page.locator(".table tbody input[type=checkbox]:checked")
+    return [str(box.get_attribute("aria-label")) for box in boxes.all()]
+
+
+def test_space_selects_the_row_of_the_check_box_that_has_the_focus(visitor: Visitor) -> None:
+    page = visitor.open("/runs")
+    page.locator(".table-frame").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")  # marks the third row, trial 6
+    _tab_to(page, "Select 7")
+    page.keyboard.press("Space")
+    expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
+    assert _selected(page) == ["Select 7"]
+    page.keyboard.press("x")  # the mark is where the focus is
+    expect(page.locator(".chosen-bar")).to_have_count(0)
+    page.locator(".table-frame").focus()
+    _tab_to(page, "Select all rows that are shown")
+    page.keyboard.press("Space")
+    expect(page.locator(".chosen-bar")).to_contain_text("8 trials selected")
+    page.keyboard.press("Space")
+    expect(page.locator(".chosen-bar")).to_have_count(0)
+
+
+def test_tab_goes_through_a_filter_without_changing_it(visitor: Visitor) -> None:
+    page = visitor.open("/runs?q=state+%3D+COMPLETED+or+l")
+    box = page.locator("[data-filter]")
+    page.locator("h1").click()
+    while not box.evaluate("element => element === document.activeElement"):
+        page.keyboard.press("Tab")
+    expect(page.locator("[role=option]")).to_have_count(0)
+    page.keyboard.press("Tab")
+    expect(box).not_to_be_focused()
+    expect(box).to_have_value("state = COMPLETED or l")
+
+    box.fill("")
+    box.press_sequentially("sta")
+    expect(page.locator("[role=option][aria-selected=true]")).to_have_text("stateRun")
+    page.keyboard.press("Tab")  # takes the completion of a word that is partly typed
+    expect(box).to_have_value("state ")
+    expect(page.locator("[role=option]").first).to_be_visible()
+    page.keyboard.press("Tab")  # nothing is partly typed
+    expect(box).not_to_be_focused()
+    expect(box).to_have_value("state ")
+    box.click()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")  # the one that the arrow key chose
+    expect(box).to_have_value("state = ")
+
+
+def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(visitor: Visitor) -> None:
+    page = visitor.open("/runs")
+    box = page.locator("[data-filter]")
+    everything = page.get_by_label("Select all rows that are shown")
+    rows = page.locator(".table tbody tr")
+    box.fill("experiment = 1")
+    expect(rows).to_have_count(4)
+    box.fill("experiment = 1 and nmae = x")
+    page.keyboard.press("Escape")
+    expect(page.locator("#filter-mistake")).to_contain_text("There is no column")
+    expect(rows).to_have_count(4)
+    expect(page.locator(".selection")).to_contain_text("experiment = 1 applies")
+    expect(everything).to_be_disabled()
+    page.locator(".table-frame").focus()
+    page.keyboard.press("a")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
+    page.keyboard.press("Escape")
+
+    page = visitor.open("/runs?q=nmae+%3D+x")  # no filter was correct before
+    expect(rows).to_have_count(8)
+    expect(page.locator(".selection")).to_contain_text("all rows are shown")
+    expect(everything).to_be_disabled()
+    box.fill("experiment = 2")
+    expect(rows).to_have_count(4)
+    expect(everything).to_be_enabled()
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+def test_selecting_rows_moves_no_row(browser: api.Browser, ui: Ui, width: int) -> None:
+    with visiting(browser, ui, width=width) as visitor:
+        page = visitor.open("/runs")
+        box = page.get_by_label("Select 8", exact=True)
+        before = box.bounding_box()
+        for trial in (8, 3):
+            page.get_by_label(f"Select {trial}", exact=True).check()
+        expect(page.locator(".chosen-bar")).to_contain_text("2 trials selected")
+        assert box.bounding_box() == before
+        page.keyboard.press("Escape")
+        expect(page.locator(".chosen-bar")).to_have_count(0)
+        assert box.bounding_box() == before
