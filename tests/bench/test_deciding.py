@@ -1,4 +1,4 @@
-"""The case of a searcher's decision runs, with so few trials that its numbers mean nothing."""
+"""The benchmark of a searcher's decision runs, with so few trials that its numbers mean nothing."""
 
 from __future__ import annotations
 

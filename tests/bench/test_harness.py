@@ -1,4 +1,4 @@
-"""The harness runs: every kind of case once, with counts so small that their numbers mean nothing."""
+"""The benchmarks run: every kind of case once, with so few repetitions that their numbers mean nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def run(results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
-    """What `python -m bench --smoke` printed, and what it kept."""
+    """Return what `python -m bench --smoke` printed, and the results that it stored."""
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--smoke", "--results", str(results), *arguments],
         cwd=REPOSITORY,

@@ -18,13 +18,13 @@ def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
 
 @pytest.fixture
 def server(running_server: S3Server) -> S3Server:
-    """The server with an empty bucket."""
+    """Return the server with an empty bucket."""
     running_server.clear()
     return running_server
 
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[S3Server]:
-    """A server that the test may kill."""
+    """Return a server that the test may kill."""
     with S3Server(tmp_path) as server:
         yield server

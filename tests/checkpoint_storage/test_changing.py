@@ -19,7 +19,7 @@ FILES = {"state": b"content", "code/train.py": b"pass", "code/data/small": b"", 
 
 @pytest.fixture(params=["directory", "memory", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStorage:
-    """With one checkpoint in it."""
+    """Return a storage with one checkpoint."""
     if request.param == "directory":
         storage: CheckpointStorage = DirectoryStorage(tmp_path / "saved")
     elif request.param == "memory":

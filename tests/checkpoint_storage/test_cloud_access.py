@@ -1,4 +1,4 @@
-"""From configurations of `s3`, `gcs` and `azure` to options of the library; what is refused; what is shown."""
+"""Configurations of `s3`, `gcs` and `azure` as options of the library; what is rejected, and what is shown."""
 
 from __future__ import annotations
 

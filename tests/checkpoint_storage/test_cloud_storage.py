@@ -64,7 +64,7 @@ def tree(directory: Path) -> list[str]:
 
 
 def left_here() -> list[str]:
-    """What lies in the local directory through which files go."""
+    """Return the files in the local directory in which files are staged."""
     root = paths.data_dir() / "cloud"
     return os.listdir(root) if root.exists() else []
 
@@ -273,7 +273,7 @@ def test_what_a_killed_writer_left_on_this_machine_is_removed(s3: CloudStorage, 
 
 @pytest.fixture
 def elsewhere(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CloudStorage:
-    """The storage as a rank on another machine sees it, with a data directory of its own."""
+    """Return the storage as a rank on another machine has it, with a separate data directory."""
     with monkeypatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
         built = build_from_argument(server.config())

@@ -84,7 +84,7 @@ def check(root: Path, data_home: Path, last: int) -> None:
 def test_files_and_rows_are_the_same_after_every_kill(kills: int, tmp_path: Path, data_home: Path) -> None:
     root = tmp_path / "root"
     for number in range(kills):
-        # Each life goes on from the checkpoint that the one before could not record: none is done twice.
+        # Each life resumes from the checkpoint that the previous one could not record: none is done twice.
         live(tmp_path, str(root), kills + 1, "before the row")
         if number % 2:
             live(tmp_path, str(root), kills + 1, "before the rename")
@@ -100,7 +100,7 @@ def test_the_same_in_an_object_store(server: S3Server, tmp_path: Path, data_home
 
 
 def left(tmp_path: Path) -> Path:
-    """A published checkpoint that is not recorded."""
+    """Create a published checkpoint that is not recorded."""
     live(tmp_path, str(tmp_path / "root"), 1, "before the row")
     (uuid,) = on_disk(tmp_path / "root")
     return tmp_path / "root" / uuid

@@ -1,4 +1,4 @@
-"""Names of objects: every tree comes back as it was, and no name leads out of its directory."""
+"""Names of objects: every tree is restored as it was, and no name refers to another directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_tree_comes_back(files: dict[str, int], directories: list[str]) -> Non
         parts = path.rstrip("/").split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts))]
         if any(name in tree for name in above) or f"{path.rstrip('/')}/" in tree or path.rstrip("/") in tree:
-            continue  # a file and a directory of one name cannot be in a tree
+            continue  # a tree cannot contain a file and a directory of the same name
         tree.update({f"{name}/": 0 for name in above})
         tree[path] = size
     stored = {object_names.object_name(name): tree[name] for name in object_names.to_store(tree)}

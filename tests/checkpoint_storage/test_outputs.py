@@ -1,4 +1,4 @@
-"""Outputs in every kind of storage: uploads that appear together, replace files, and can be taken back."""
+"""Outputs in every kind of storage: uploads that appear together, replace files, and can be reverted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStorage
 
 
 def upload(storage: CheckpointStorage, output: str, files: dict[str, str], rank: int = 0) -> str:
-    """One upload with these files; returns its key."""
+    """Upload these files; return the key of the upload."""
     key = uuid.uuid4().hex
     with storage.outputs.staged() as staged:
         for name, text in files.items():
@@ -41,7 +41,7 @@ def upload(storage: CheckpointStorage, output: str, files: dict[str, str], rank:
 
 
 def content(storage: CheckpointStorage, output: str, names: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The content of files that must be there, with the sizes of those texts."""
+    """Return the content of files that must exist, and check their sizes."""
     target = tmp_path / f"fetched-{uuid.uuid4()}"
     storage.outputs.fetch(output, {name: len(text) for name, text in names.items()}, target, {})
     return {name: (target / name).read_text() for name in names}
@@ -154,7 +154,7 @@ def test_objects_too_large_for_the_servers_own_copy(
 
 
 def test_a_directory_is_found_as_it_was_whenever_the_process_was_killed(tmp_path: Path) -> None:
-    """Killed at each of its system calls that change names: after `revert` nothing of the upload is left."""
+    """Killed at each system call that changes names: after `revert` no file of the upload is left."""
     kills = 0
     for kill_at in range(100):
         storage, output = DirectoryStorage(tmp_path / str(kill_at)), new_output_id()
@@ -170,7 +170,7 @@ def test_a_directory_is_found_as_it_was_whenever_the_process_was_killed(tmp_path
         assert os.WTERMSIG(status) == signal.SIGKILL
         kills += 1
         storage.outputs.revert(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], {"rank_0/a", "rank_0/b"})
-        DirectoryStorage(storage.root).probe()  # removes what the dead process had staged
+        DirectoryStorage(storage.root).probe()  # removes what the killed process had staged
         assert {p: (storage.root / p).read_text() for p in staged_files(storage.root)} == {
             f"{output}/rank_0/a": "one",
             f"{output}/rank_0/b": "two",
@@ -204,13 +204,13 @@ def _publish_and_die(storage: DirectoryStorage, output: str, key: str, kill_at: 
 
 
 class Killed(BaseException):
-    """Stands for the end of the process between two requests to the server."""
+    """Simulates the end of the process between two requests to the server."""
 
 
 def test_a_bucket_is_found_as_it_was_whenever_the_process_was_killed(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted before each request that changes objects: nothing of the upload is left after `revert`."""
+    """Interrupted before each request that changes objects: no object of the upload is left after `revert`."""
     left = 0
     real = {name: getattr(buckets.Bucket, name) for name in ("copy", "put_file", "delete")}
 

@@ -1,4 +1,4 @@
-"""Uploads of a run to every kind of storage: restarts, failures, and processes that were overtaken."""
+"""Uploads of a run to every kind of storage: restarts, failures, and processes with a newer attempt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Block = dict[str, Any]
 
 @pytest.fixture(params=["directory", "s3"])
 def block(request: pytest.FixtureRequest, tmp_path: Path) -> Block:
-    """A `checkpoint_storage` block."""
+    """Return a `checkpoint_storage` block."""
     if request.param == "directory":
         return {"type": "directory", "container_path": str(tmp_path / "storage")}
     server: S3Server = request.getfixturevalue("server")
@@ -36,7 +36,7 @@ def block(request: pytest.FixtureRequest, tmp_path: Path) -> Block:
 
 @contextmanager
 def run(block: Block, batches: int = 0, checkpoint: str | None = None) -> Iterator[core.Context]:
-    """A run that goes on after that progress."""
+    """Start a run that continues after that progress."""
     with open_run(checkpoint_storage=block, exp_conf={"checkpoint_storage": block}) as context:
         context.begin_attempt(checkpoint=checkpoint, steps_completed=batches)
         context._outputs.begin(batches, checkpoint)
@@ -64,7 +64,7 @@ def recorded() -> Output:
 
 
 def content(tmp_path: Path, block: Block) -> dict[str, str]:
-    """What a download gives. The keys of a bucket are not in the store, so they are put there for that."""
+    """Return the content of a download. The keys of a bucket are not in the store, so they are passed to it here."""
     with opened() as store:
         store._database.execute("UPDATE experiments SET config = ?", [json.dumps({"checkpoint_storage": block})])
     with Determined() as determined:
@@ -93,7 +93,7 @@ def test_a_restart_finds_the_output_as_progress_says(block: Block, tmp_path: Pat
 
 
 def fail_after(count: int, patched: pytest.MonkeyPatch, block: Block, *, lasting: bool) -> None:
-    """Let moves of files, or copies by the server, fail after some of them: once, or from then on."""
+    """Let moves of files, or copies by the server, fail after some of them: once, or always."""
     owner, name = (Bucket, "copy") if block["type"] == "s3" else (os, "replace")
     real: Callable[..., Any] = getattr(owner, name)
     calls = 0
@@ -132,7 +132,7 @@ def test_what_a_failed_upload_could_not_remove_is_removed_at_the_restart(
             fail_after(4 if block["type"] == "s3" else 2, patched, block, lasting=True)
             with pytest.raises(OSError, match="an upload of rank 0 was not stored"):
                 upload(context, 2, a="two", b="two", c="two")
-        upload(context, 2, a="after")  # the program goes on all the same
+        upload(context, 2, a="after")  # the program continues nevertheless
         uuid = save(context, 2)
     with run(block, 2, uuid):
         assert content(tmp_path, block) == {"a": "after", "b": "one"}

@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the policy's numbers, and a clean-up that loses no good checkpoint."""
+"""Which checkpoints are kept: the policy's numbers, and a clean-up that loses no valid checkpoint."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_clean_up_leaves_what_the_policy_keeps(files: Files, caplog: pytest.Lo
     assert set(done.removed) == {"a1", "a2", "b2"}
     assert done.damaged == ()
     assert all(f"Deleted checkpoint {name}" in caplog.text for name in done.removed)
-    # Told again to whoever did not hear it the first time.
+    # Repeated for a process that did not get the first answer.
     assert clean_up(files.storage, history, Policy(0, 1, 1)).removed == done.removed
     assert files.there() == {"a3", "a4", "b1", "b3"}
 
@@ -224,7 +224,7 @@ POLICIES = st.builds(Policy, st.integers(0, 2), st.integers(0, 2), st.integers(0
 
 @dataclass
 class History:
-    """Trials that save, sometimes step back, are sometimes damaged, and clean up after each checkpoint."""
+    """Trials that save, sometimes go back some steps, are sometimes damaged, and clean up after each checkpoint."""
 
     files: Files
     policy: Policy
@@ -256,7 +256,7 @@ class History:
                 newest = max(own, key=lambda c: (c.steps, living.index(c)))
                 assert newest.checkpoint_id in left
                 assert own[-1].checkpoint_id in left
-        # Ranks are held by good checkpoints only.
+        # Only valid checkpoints count.
         assert keep([c for c in living if c.checkpoint_id in good], self.policy) <= left
 
 

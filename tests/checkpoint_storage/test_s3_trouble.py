@@ -1,4 +1,4 @@
-"""Servers that refuse, are not there, or die half-way: one clear error, nothing half-written, no secret told."""
+"""Servers that refuse, are unavailable, or fail half-way: one clear error, no partial files, no secret shown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STEPS = {"steps_completed": 1}
 
 @pytest.fixture(autouse=True)
 def no_secret_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever is logged in these tests holds no key."""
+    """Check that no message that is logged in these tests contains a key."""
     with caplog.at_level(logging.DEBUG):
         yield
     for secret in (ACCESS_KEY, SECRET_KEY, WRONG_KEY):
@@ -42,7 +42,7 @@ def no_secret_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def failure_of(action: Callable[[], Any]) -> Exception:
-    """The error, after a look for keys in everything that is attached to it."""
+    """Return the error, after a search for keys in everything that is attached to it."""
     with pytest.raises(Exception) as caught:
         action()
     told = "".join(traceback.format_exception(caught.value, chain=True))
@@ -155,7 +155,7 @@ def test_a_server_that_dies_during_an_upload(
     assert f"the partial upload of checkpoint {storage_id} could not be deleted" in caplog.text
     assert left_here() == []
     assert sorted(path.name for path in source.iterdir()) == ["a", "b", "c"]
-    # What it left is not visible, and is gone a day later.
+    # Its remains are not visible, and are removed a day later.
     own_server.start()
     storage = build_from_argument(own_server.config())
     with pytest.raises(CheckpointNotFound):
@@ -253,7 +253,7 @@ def test_an_upload_that_is_interrupted_leaves_nothing(
 
 
 class Interrupted(LineTrial):
-    """Is interrupted in its second batch, and has weights that take a while to upload."""
+    """Is interrupted in its second batch; the upload of its weights takes a while."""
 
     def make_model(self) -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(1, MEGABYTE), torch.nn.Linear(MEGABYTE, 1))
@@ -312,7 +312,7 @@ def test_a_damaged_object_is_named(server: S3Server, damage: str) -> None:
         with pytest.raises(InvalidCheckpointException, match=rf"checkpoint {storage_id} is damaged: .*{named}"):
             with use.restore_path(storage_id):
                 raise AssertionError("the block must not be entered")
-        if damage != "no manifest":  # what was not asked for does no harm
+        if damage != "no manifest":  # files that were not requested do no harm
             with use.restore_path(storage_id, selector=lambda name: name == "other") as opened:
                 assert sorted(path.name for path in opened.iterdir()) == ["manifest.json", "other"]
     assert left_here() == []

@@ -1,4 +1,4 @@
-"""Checkpoint files: names, forms of configuration, and checkpoints that appear whole or not at all."""
+"""Checkpoint files: names, forms of configuration, and checkpoints that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_root_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
         DirectoryStorage(root).probe()
     with pytest.raises(InvalidConfigurationException, match="everybody"):
         DirectoryStorage(root).stage("one")
-    root.chmod(0o1777)  # as /tmp: nobody can touch what belongs to others
+    root.chmod(0o1777)  # as /tmp: users cannot change each other's files
     DirectoryStorage(root).probe()
 
 
@@ -215,7 +215,7 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_is_spared(storage
 
 
 def test_what_another_machine_writes_is_spared_for_days(storage: DirectoryStorage) -> None:
-    # Ends at once: its lock is not seen any more, as that of another machine is not seen on NFS.
+    # Ends at once: its lock is no longer seen, as that of another machine is not seen on NFS.
     subprocess.run([sys.executable, "-c", WRITER, str(storage.root)], stdin=subprocess.DEVNULL, check=True)
     path, owner = storage.root / ".staging-half", storage.root / ".owner-half"
     owner.unlink()

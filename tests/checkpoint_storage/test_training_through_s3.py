@@ -17,7 +17,7 @@ from tests.helpers.trials import LineTrial, fit
 
 
 class Dropping(LineTrial):
-    """Shuffled data, dropout, Adam: everything must come back for a resume to be exact."""
+    """Shuffled data, dropout, Adam: a resume is exact only if all of their states are restored."""
 
     def make_model(self) -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 1))
@@ -25,7 +25,7 @@ class Dropping(LineTrial):
 
 @pytest.fixture(autouse=True)
 def program_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a checkpoint takes as the code of the program."""
+    """Return the directory that a checkpoint takes as the code of the program."""
     directory = tmp_path / "program"
     directory.mkdir()
     (directory / "train.py").write_text("pass")

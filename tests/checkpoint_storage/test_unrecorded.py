@@ -1,4 +1,4 @@
-"""What is in a storage without a record: taken if it is whole, removed only if it says itself where it comes from."""
+"""Files in a storage without a record: recorded if complete, removed only if they state their origin."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def damaged(staged: Path) -> None:
 
 
 def test_one_that_is_whole(storage: CheckpointStorage) -> None:
-    assert examine(storage, "one", OWN) is None  # it never appeared
+    assert examine(storage, "one", OWN) is None  # it was never published
     publish(storage, OWN, lambda staged: None)
     found = examine(storage, "one", OWN)
     assert found is not None
@@ -76,7 +76,7 @@ def test_a_damaged_one_of_this_attempt_is_removed(storage: CheckpointStorage, ca
 )
 def test_what_is_of_others_stays(storage: CheckpointStorage, origin: dict[str, object] | None) -> None:
     publish(storage, origin, damaged)
-    if origin is None:  # nothing says that it is damaged
+    if origin is None:  # no file says that it is damaged
         assert examine(storage, "one", OWN) is not None
     else:
         assert examine(storage, "one", OWN) is None

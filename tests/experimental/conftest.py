@@ -1,4 +1,4 @@
-"""The SDK as a program uses it: on a store of its own, with runners that end with the tests."""
+"""The SDK as a program uses it: on a separate store, with runners that end with the tests."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def search_config(home: Path, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="package", autouse=True)
 def warm_children() -> Iterator[None]:
-    """Daemons and engines that this process starts do not import torch again."""
+    """Fork the daemons and engines that this process starts, so that they do not import torch again."""
     with warm.children():
         yield
 
 
 @pytest.fixture(autouse=True)
 def fresh_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test is a program that has not used the module yet."""
+    """Let each test be a program that has not used the module yet."""
     monkeypatch.setattr(client, "_default", None)
     monkeypatch.setenv("DET_SLOTS", "2")
     yield
@@ -61,7 +61,7 @@ def fresh_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def searched_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
-    """A data directory in which a search ran to its end, by the SDK; and the search's id."""
+    """Return a data directory in which a search ran to its end through the SDK, and the search's id."""
     home = tmp_path_factory.mktemp("sdk")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(home))
@@ -75,7 +75,7 @@ def searched_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pa
 
 @pytest.fixture
 def searched(searched_home: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Experiment:
-    """The search, in a program that uses its data directory."""
+    """Return the search, in a program that uses its data directory."""
     home, experiment_id = searched_home
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
     return client.get_experiment(experiment_id)
@@ -83,7 +83,7 @@ def searched(searched_home: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def home(data_home: Path) -> Iterator[Path]:
-    """A data directory of this test's own, whose processes end with it."""
+    """Return a data directory of this test, and end the processes of it afterwards."""
     data_home.mkdir()
     yield data_home
     end_processes(data_home)

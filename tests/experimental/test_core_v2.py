@@ -1,4 +1,4 @@
-"""Programs that open their run by themselves, as processes of their own."""
+"""Programs that open their run themselves, as separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints and experiments as files: fetched, annotated, deleted; nothing else is ever touched."""
+"""Checkpoints and experiments as files: downloaded, annotated, deleted; no other file is ever changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.store.experiments import new_experiment, new_trial
 
 
 def tree(root: Path) -> dict[str, bytes | None]:
-    """Every file below, by its content."""
+    """Return every file below a directory with its content."""
     return {
         str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))
     }
@@ -36,7 +36,7 @@ def tree(root: Path) -> dict[str, bytes | None]:
 
 @pytest.fixture
 def standalone_checkpoint(home: Path) -> Checkpoint:
-    """The checkpoint of a script that reports and saves by itself, and is over."""
+    """Return the checkpoint of a standalone script that has ended."""
     with core.init() as context:
         context.train.report_validation_metrics(3, {"error": 0.5})
         with context.checkpoint.store_path({"steps_completed": 3}) as (path, uuid):
@@ -124,7 +124,7 @@ class TestDownload:
         before, rename = tree(target), os.rename
 
         def full(source: Path, to: Path) -> None:
-            """A disk that takes the old copy aside and back, and nothing new."""
+            """A disk with space to rename the old copy, but not for a new one."""
             if to == target and not str(source).endswith("-old"):
                 raise OSError(errno.ENOSPC, "No space left on device")
             rename(source, to)
@@ -194,7 +194,7 @@ class TestDeletingCheckpoints:
             standalone_checkpoint.download(tmp_path / "again")
         with pytest.raises(CheckpointStateException, match="is DELETED"):
             standalone_checkpoint.add_metadata({"a": 1})
-        standalone_checkpoint.delete()  # once more changes nothing
+        standalone_checkpoint.delete()  # a repetition changes nothing
         assert client.get_checkpoint(standalone_checkpoint.uuid).state is CheckpointState.DELETED
 
     def test_files_that_somebody_else_removed_are_noticed(self, standalone_checkpoint: Checkpoint, home: Path) -> None:
@@ -318,7 +318,7 @@ class TestDeletingExperiments:
         assert len(list((root / "runs").iterdir())) == 2
         first.delete_tensorboard_files()
         assert len(list(root.glob("runs/*/tensorboard"))) == 1
-        (root / "runs" / f".deleted-{Path(run_dir).name}-0").mkdir()  # of a deletion that was cut short
+        (root / "runs" / f".deleted-{Path(run_dir).name}-0").mkdir()  # of a deletion that was interrupted
         first.delete()
         assert first.state is ExperimentState.DELETED
         assert [found.id for found in client.list_experiments()] == [second.id]
@@ -330,7 +330,7 @@ class TestDeletingExperiments:
         with core.init() as context:
             context.train.report_training_metrics(1, {"loss": 1.0})
             with context.checkpoint.store_path({"steps_completed": 1}):
-                pass  # all before it is committed then
+                pass  # everything before it is committed then
             (experiment,) = client.list_experiments()
             with pytest.raises(InvalidExperimentException, match=rf"is running \(process {os.getpid()}\)"):
                 experiment.delete_tensorboard_files()
@@ -340,7 +340,7 @@ class TestDeletingExperiments:
 
     @pytest.mark.parametrize("odd", ["..", "../outside", "a/b", "/", ".", "", "quo'te\n"])
     def test_keys_and_directories_are_data(self, home: Path, odd: str) -> None:
-        """A store whose rows were made to name other places."""
+        """A store whose rows were changed to name other places."""
         root = home / "determined"
         (root / "experiments" / "neighbour").mkdir(parents=True)
         (root / "runs" / "neighbour").mkdir(parents=True)

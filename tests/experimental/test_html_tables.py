@@ -19,7 +19,7 @@ HOSTILE = "<script>alert('x')</script>&\"<b>"
 
 
 class Table(HTMLParser):
-    """What a browser makes of a table: tags with their attributes, and rows of texts."""
+    """A table as a browser reads it: tags with their attributes, and rows of texts."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Runs that evaluate checkpoints, and how their metrics are found from there."""
+"""Runs that evaluate checkpoints, and how their metrics are found from a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_metrics_of_evaluations(trained: Checkpoint) -> None:
     assert list(trained.get_metrics()) == list(version.iter_metrics()) == []
     with core.init() as context:
         context.experimental.report_task_using_checkpoint(trained)
-        context.experimental.report_task_using_checkpoint(trained.uuid)  # once more changes nothing
+        context.experimental.report_task_using_checkpoint(trained.uuid)  # a repetition changes nothing
         context.train.report_metrics("inference", 1, {"accuracy": 0.25})
     with core.init() as context:
         context.train.report_metrics("other", 1, {"accuracy": 0.5})
@@ -70,5 +70,5 @@ def test_what_is_no_checkpoint_is_refused(trained: Checkpoint) -> None:
             context.experimental.report_task_using_model_version("net")
         with pytest.raises(StoreError, match="Checkpoint elsewhere not found"):
             context.experimental.report_task_using_checkpoint("elsewhere")
-        context.train.report_metrics("inference", 1, {"accuracy": 0.25})  # and the run goes on
+        context.train.report_metrics("inference", 1, {"accuracy": 0.25})  # and the run continues
     assert list(trained.get_metrics()) == []

@@ -1,4 +1,4 @@
-"""Every name of the old SDK is there with its arguments and defaults, or says why it is not."""
+"""Every name of the old SDK exists with its arguments and defaults, or explains why it does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.core.experimental import ExperimentalContext
 from determined.experimental import client, core_v2
 from determined.experimental.determined import Determined
 
-ANY = object()  # the argument is there; what its default is was never said
+ANY = object()  # the argument exists; its default was never documented
 MUST = inspect.Parameter.empty
 
 SORTED = {"sort_by": None, "order_by": None}
@@ -163,7 +163,7 @@ FIELDS: dict[Any, str] = {
     core_v2.UnmanagedConfig: "workspace project external_experiment_id external_trial_id",
     core_v2.Config: (
         "name hparams data description labels workspace project checkpoint_storage searcher external_experiment_id "
-        "external_trial_id notes"  # fields of ours come last: positional arguments keep their meaning
+        "external_trial_id notes"  # our additional fields come last: positional arguments keep their meaning
     ),
 }
 ENUMS: dict[type[enum.Enum], str] = {

@@ -1,4 +1,4 @@
-"""Programs that do something to a checkpoint while somebody else removes it."""
+"""Programs that use a checkpoint while another process removes it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_clean_up_that_was_cut_short_is_finished_by_the_next_one(home: Path) -
     with core.init(checkpoint_storage=storage) as context:
         uuids: list[str] = []
         for step in range(4):
-            if step == 3:  # as a process does that is killed before the files are gone
+            if step == 3:  # as a process that is killed before the files are deleted
                 with opened() as store:
                     assert store.upkeep.mark_unused_deleted([uuids[1]]) == [uuids[1]]
                 assert (home / "saved" / uuids[1]).is_dir()

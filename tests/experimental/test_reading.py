@@ -1,4 +1,4 @@
-"""What the SDK reads of a search that is over."""
+"""What the SDK reads of a search that has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists are sorted by what can be compared; the rest comes last, whatever the direction."""
+"""Lists are sorted by values that can be compared; others come last, in both directions."""
 
 from __future__ import annotations
 

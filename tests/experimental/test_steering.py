@@ -1,4 +1,4 @@
-"""Experiments that the SDK creates, watches and disturbs while they run."""
+"""Experiments that the SDK creates, follows and controls while they run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     trial = experiment.await_first_trial()
     assert trial.experiment_id == experiment.id
 
-    # What it reports can be read while it goes on.
+    # Its reports can be read while it continues.
     wait_until(lambda: len(list(trial.iter_metrics("validation"))) > 3)
     seen = len(list(trial.iter_metrics("validation")))
     wait_until(lambda: trial.summary_metrics["validation"]["loss"]["count"] > seen)
@@ -79,12 +79,12 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
 
     experiment.activate()
     assert experiment.state is ExperimentState.ACTIVE
-    experiment.activate()  # once more changes nothing
+    experiment.activate()  # a repetition changes nothing
     trial.reload()
     before = trial.steps_completed
     wait_until(lambda: reloaded(trial).steps_completed > before)
 
-    # One trial is killed, the other goes on.
+    # One trial is killed, the other continues.
     trial.kill()
     wait_until(lambda: reloaded(trial).state is TrialState.CANCELED)
     other = experiment.list_trials()[1]
@@ -118,7 +118,7 @@ def test_it_outlives_the_program_that_created_it_and_the_processes_that_ran_it(
     assert holder is not None
     status = read_status(QueueFiles.of(checked_place()))
     assert status is not None
-    for pid in (status.pid, holder.process.pid):  # the one first that would start the other again
+    for pid in (status.pid, holder.process.pid):  # first the one that would start the other again
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(DeterminedError, match=f"no process is running experiment {experiment.id}; call activate"):
         experiment.wait(interval=0.1)
@@ -193,7 +193,7 @@ def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path, mo
     assert steps == {1, 5}, "the registered one, and the best, which is the latest"
     assert Path(version.checkpoint.download(home / "here"), "weights").read_text() == "1"
 
-    # And then the experiment goes with all that belongs to it, and nothing else.
+    # Then the experiment is deleted with everything that belongs to it, and nothing else.
     other = client.create_experiment(single, model_dir, paused=True)
     with pytest.raises(CheckpointInUse, match="version 1 of model 'kept'"):
         experiment.delete()

@@ -1,4 +1,4 @@
-"""The SDK in one program, a search in others: what is read, fetched, registered and steered while it runs."""
+"""The SDK in one program, a search in others: reading, downloading, registering and controlling while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.waiting import wait_until
 
 Runner = subprocess.Popen[str]
 
-# Two trials that save often, keep little, and end when they are told to.
+# Two trials that save often, keep few checkpoints, and end when a file says so.
 PROGRAM = """
 import json, os, time
 from pathlib import Path

@@ -1,11 +1,9 @@
-"""Real Ray clusters on the loopback addresses of this machine, for tests to use, to grow and to damage.
+"""Real Ray clusters on the loopback addresses of this machine, which tests can extend and damage.
 
-with RayCluster() as cluster:
-    cluster.add_node("127.0.0.3")
-    search.environment.update(cluster.environment())     # --engine ray:127.0.0.2:PORT
-    cluster.nodes["127.0.0.3"].kill()
+with RayCluster() as cluster:     cluster.add_node("127.0.0.3")     search.environment.update(cluster.environment())
+# --engine ray:127.0.0.2:PORT     cluster.nodes["127.0.0.3"].kill()
 
-Every node has a data directory of its own, by which its processes are found: `ray stop` would end every cluster of the
+Every node has a separate data directory, by which its processes are found: `ray stop` would end every cluster of the
 user.
 """
 
@@ -61,16 +59,16 @@ class RayNode:
         return found
 
     def actors(self) -> list[psutil.Process]:
-        """The processes of the actors `Node`: one for each experiment that uses this node."""
+        """Return the processes of the actors `Node`: one for each experiment that uses this node."""
         return [one for one in self.processes() if _name(one).startswith("ray::Node")]
 
     def files(self) -> list[str]:
-        """What experiments have created on the node and not deleted."""
+        """Return the files that experiments have created on the node and not deleted."""
         found = [*(self.home / "tmp").glob("det-*"), *(self.home / "determined" / "nodes").glob("*/*")]
         return [str(path.relative_to(self.home)) for path in found]
 
     def workers(self) -> list[psutil.Process]:
-        """Actors, the warm processes in them, and jobs, which are forks of these."""
+        """Return the actors, the warm processes in them, and jobs, which are forks of these."""
         return [*self.actors(), *(one for one in self.processes() if "warm.server" in _command(one))]
 
     def has_raylet(self) -> bool:
@@ -80,7 +78,7 @@ class RayNode:
         self._end([one for one in self.processes() if _name(one) == name])
 
     def kill(self) -> None:
-        """End everything on the node at once, as a machine that loses its power does."""
+        """Kill everything on the node at once, as a loss of power does."""
         self._end(self.processes())
 
     def kill_raylet(self) -> None:
@@ -90,7 +88,7 @@ class RayNode:
         self._end(self.actors())
 
     def freeze(self) -> list[psutil.Process]:
-        """Stop all its processes, as a machine that hangs does; return them, to be continued."""
+        """Stop all its processes, as on a machine that hangs; return them, to be continued."""
         frozen = self.processes()
         for process in frozen:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -98,7 +96,7 @@ class RayNode:
         return frozen
 
     def clean_up(self) -> None:
-        """End what is left of the node, wherever it is."""
+        """End the remaining processes of the node, wherever they are."""
         while left := self.processes():
             self._end(left)
 
@@ -126,7 +124,7 @@ class RayCluster:
     head_options: tuple[str, ...] = ()
 
     def __enter__(self) -> RayCluster:
-        # Short, because the paths of Ray's sockets must be.
+        # Short, because the length of the paths of Ray's sockets is limited.
         self._directory = Path(tempfile.mkdtemp(prefix="rayt-", dir="/tmp"))
         if self.is_authenticated:
             self.token.write_text("t0ken-of-this-cluster" * 2)
@@ -160,16 +158,16 @@ class RayCluster:
         return self._directory / "token"
 
     def settings(self) -> dict[str, str]:
-        """The variables with which any program uses this cluster."""
+        """Return the variables with which any program uses this cluster."""
         own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token" if self.is_authenticated else "disabled"}
         return own | ({"RAY_AUTH_TOKEN_PATH": str(self.token)} if self.is_authenticated else {})
 
     def environment(self) -> dict[str, str]:
-        """The variables with which `det` runs experiments on this cluster."""
+        """Return the variables with which `det` runs experiments on this cluster."""
         return {**self.settings(), "DET_ENGINE": f"ray:{self.address}"}
 
     def variables_of_programs(self) -> dict[str, str]:
-        """The environment for other programs that use this cluster."""
+        """Return the environment for other programs that use this cluster."""
         return {**self._environment(self.head.home, {}), "RAY_ADDRESS": self.address}
 
     def add_node(
@@ -178,7 +176,7 @@ class RayCluster:
         return self._start(address, [f"--address={self.address}"], cpus=cpus, gpus=gpus, variables=variables or {})
 
     def arrange(self, cpus: Mapping[str, int]) -> None:
-        """Have nodes with these addresses and CPUs beside the head, and no others; start the missing ones at once."""
+        """Make the cluster have nodes with these addresses and CPUs beside the head, and no others."""
         missing = dict(cpus)
         for address, node in self.nodes.items():
             if address != self.head_address and node.has_raylet() and cpus.get(address) == node.cpus:
@@ -189,7 +187,7 @@ class RayCluster:
             list(starting.map(lambda address: self.add_node(address, cpus=missing[address]), missing))
 
     def ray(self, *arguments: str) -> str:
-        """The output of a command of Ray, such as `ray status`."""
+        """Return the output of a command of Ray, such as `ray status`."""
         done = subprocess.run(
             [sys.executable, "-m", "ray.scripts.scripts", *arguments],
             env=self.variables_of_programs(),
@@ -247,7 +245,7 @@ class RayCluster:
         return node
 
     def _environment(self, home: Path, variables: dict[str, str]) -> dict[str, str]:
-        """No variable of the test that is running: the cluster serves several."""
+        """Return the environment without variables of the running test: the cluster serves several."""
         kept = ("PATH", "HOME", "LANG", "TZ", "PYTHONDONTWRITEBYTECODE")
         outer = {name: os.environ[name] for name in kept if name in os.environ}
         # Setups of tests are imported from this repository.
@@ -255,7 +253,7 @@ class RayCluster:
         return {**outer, **self.health_checks, **own, **self.settings(), **self.variables, **variables}
 
     def _find_port(self) -> int:
-        """The port of the head, from the command with which further nodes join it, as `ray start` shows it."""
+        """Return the port of the head, from the command that `ray start` shows for further nodes."""
         text = (self.head.home / "start.txt").read_text()
         (port,) = set(re.findall(rf"--address='{re.escape(self.head_address)}:(\d+)'", text))
         return int(port)
@@ -269,7 +267,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def _name(process: psutil.Process) -> str:
-    """The program of a process, or what Ray shows in its place: `ray::Node.events`."""
+    """Return the program of a process, or the title that Ray gives it: `ray::Node.events`."""
     try:
         words = process.cmdline()
     except psutil.NoSuchProcess:

@@ -21,7 +21,7 @@ if importlib.util.find_spec("ray") is None:
 MODELS = Path(__file__).parents[1] / "experiment" / "models"
 
 
-# A search that three nodes are busy with for some seconds, and that pauses and resumes trials.
+# A search that keeps three nodes busy for some seconds, and that pauses and resumes trials.
 SEARCH: dict[str, Any] = {
     "name": "on a cluster",
     "entrypoint": "model_def:LinearTrial",
@@ -54,7 +54,7 @@ TWO_RANKS: dict[str, Any] = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Clusters take seconds to start and to notice losses, on a busy machine a minute."""
+    """Give these tests more time: clusters take seconds to start and to notice losses, on a busy machine a minute."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(600))
@@ -94,7 +94,7 @@ def weights(search: Search, experiment: int) -> dict[tuple[int, int], dict[str, 
 
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory) -> LocalRuns:
-    """local("search"), local("ranks"): record and weights of SEARCH and TWO_RANKS on this machine."""
+    """Return local("search") and local("ranks"): record and weights of SEARCH and TWO_RANKS on this machine."""
 
     @functools.cache
     def found(name: str) -> list[Any]:
@@ -110,7 +110,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalRuns:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RayCluster]:
-    """Three nodes with two CPUs each. Tests leave them alone."""
+    """Start three nodes with two CPUs each. Tests do not damage them."""
     with RayCluster() as made:
         made.arrange({"127.0.0.3": 2, "127.0.0.4": 2})
         yield made
@@ -118,7 +118,7 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture(scope="session")
 def closed() -> Iterator[RayCluster]:
-    """One node with two GPUs, which asks for a token."""
+    """Start one node with two GPUs, which requires a token."""
     with RayCluster(gpus=2, is_authenticated=True) as made:
         yield made
 
@@ -131,7 +131,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def make_search(tmp_path: Path) -> MakeSearch:
-    """make_search(config, cluster): on this machine without a cluster; each with a data directory of its own."""
+    """Return make_search(config, cluster): on this machine without a cluster; each with a separate data directory."""
     made: list[Search] = []
 
     def make(config: dict[str, Any], cluster: RayCluster | None = None, **fields: Any) -> Search:

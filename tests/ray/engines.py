@@ -18,7 +18,7 @@ from tests.ray.cluster import RayCluster
 def opened(
     cluster: RayCluster, directory: Path, slots_per_job: int = 1, data: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[RayEngine]:
-    """An engine whose jobs run in their own directories."""
+    """Open an engine whose jobs run in their own directories."""
     code = directory / "code.tar"
     code.write_bytes(b"code")
     with pytest.MonkeyPatch.context() as patch:
@@ -31,6 +31,6 @@ def opened(
 
 
 def wait_for_slots(engine: RayEngine, slots: int) -> None:
-    """Ask for slots, and wait until jobs can be started on them."""
+    """Request slots, and wait until jobs can be started on them."""
     engine.announce_demand(slots)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == slots)

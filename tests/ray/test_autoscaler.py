@@ -11,7 +11,7 @@ from tests.ray.conftest import TWO_RANKS, MakeSearch
 
 
 def autoscaling(directory: Path) -> RayCluster:
-    """A head without slots, with an autoscaler that may start a raylet with two CPUs on this machine."""
+    """Start a head without slots, with an autoscaler that may start a raylet with two CPUs on this machine."""
     with socket.create_server((HEAD, 0)) as probe:
         port = int(probe.getsockname()[1])
     worker = {"resources": {"CPU": 2, "object_store_memory": 80_000_000}, "node_config": {}, "max_workers": 1}
@@ -45,7 +45,7 @@ def test_a_node_is_added_for_a_pending_trial(make_search: MakeSearch, tmp_path: 
         search = make_search(TWO_RANKS, cluster)
         assert "with an autoscaler" in search.det("cluster").stdout
         experiment = search.create()
-        # Who knows better is believed.
+        # The variable overrides this.
         search.environment["DET_CLUSTER_GROWS"] = "0"
         assert "a trial wants 2 CPU slots, the Ray cluster has 0" in search.activate(experiment, expect=1)
         del search.environment["DET_CLUSTER_GROWS"]

@@ -1,4 +1,4 @@
-"""What every engine must do holds for jobs on a cluster of one node with two slots."""
+"""The contract of engines for jobs on a cluster of one node with two slots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestRayEngine(EngineContract):
         assert closed.head.files() == []
 
     def test_cpu_time_is_counted(self, bench: Bench) -> None:
-        """Nodes tell the CPU time of running jobs every two seconds."""
+        """Nodes report the CPU time of running jobs every two seconds."""
         text = "import time\nwhile time.process_time() < {}: pass\nprint('ready', flush=True)\n"
         bench.write("program.py", text.format(0.4) + "time.sleep(100)")
         key = bench.start("python3 program.py")
@@ -51,7 +51,9 @@ class TestRayEngine(EngineContract):
         assert len(bench.finish(key, seen).output) == 300_000
 
     def test_a_directory_is_taken_from_where_the_runner_is(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Not on a node, where the runner is nowhere: the setup of an experiment makes directories there."""
+        """Not on a node, where the directories of the runner do not exist: the setup of an experiment creates them
+        there.
+        """
         monkeypatch.chdir(bench.directory.parent)
         bench.started.append("here")
         bench.engine.start(Job("here", parse_entrypoint("pwd"), {}, Path(bench.directory.name), 1))
@@ -77,7 +79,7 @@ class TestRayEngine(EngineContract):
         assert of_ray == "[]"
 
     def test_another_interpreter_with_its_variables(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each node runs the startup hook itself, so that an interpreter of the runner's machine means nothing."""
+        """Each node runs the startup hook itself, so that an interpreter of the runner's machine is not used."""
         bench.engine.use(Interpreter("/missing/python", {"WORD": "said"}))
         assert bench.script("import os\nprint(os.environ.get('WORD'))").output == ["None"]
 

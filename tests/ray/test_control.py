@@ -1,4 +1,4 @@
-"""An experiment on nodes is paused, interrupted and killed, while another one runs there: as on one machine."""
+"""An experiment on nodes is paused, interrupted and killed while another one runs there: as on one machine."""
 
 from __future__ import annotations
 

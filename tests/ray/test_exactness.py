@@ -22,7 +22,7 @@ def test_a_search_over_three_nodes(
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[RayCluster]:
-    """Two nodes with one CPU each, so that a trial of two ranks needs both."""
+    """Start two nodes with one CPU each, so that a trial of two ranks needs both."""
     with RayCluster(cpus=1) as made:
         made.arrange({"127.0.0.3": 1})
         yield made

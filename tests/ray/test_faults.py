@@ -1,4 +1,4 @@
-"""Nodes, actors, the runner and Ray's head are killed or freeze: the experiment ends as an undisturbed one does."""
+"""Nodes, actors, the runner and Ray's head are killed or freeze: the experiment ends like an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print(json.dumps([groups, free.get("CPU", 0), all_.get("CPU", 0)]))
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """On this machine."""
+    """Return the record of the experiment on this machine."""
     search = Search(tmp_path_factory.mktemp("undisturbed"), MODEL, SLOW)
     experiment = search.create()
     search.activate(experiment)
@@ -51,21 +51,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def fragile() -> Iterator[RayCluster]:
-    """A head without slots, to which the runner connects, and two nodes to kill."""
+    """Start a head without slots, to which the runner connects, and two nodes to kill."""
     with RayCluster(cpus=0) as made:
         yield made
 
 
 @pytest.fixture
 def nodes(fragile: RayCluster) -> tuple[RayNode, RayNode]:
-    """Two nodes that work, whatever the last test did to them, with a slot for each of the three trials."""
+    """Return two nodes that work, whatever the last test did to them, with a slot for each of the three trials."""
     fragile.arrange({"127.0.0.3": 1, "127.0.0.4": 2})
     return fragile.nodes["127.0.0.3"], fragile.nodes["127.0.0.4"]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.thorough)])
 def database(request: pytest.FixtureRequest) -> str | None:
-    """A new database for an experiment; None is a file in its directory."""
+    """Return a new database for an experiment; None is a file in its directory."""
     server = request.getfixturevalue("server") if request.param == "postgres" else None
     return None if server is None else server.new_database()
 
@@ -79,7 +79,7 @@ class Disturbed:
         self.runner = search.start(self.experiment)
 
     def wait_for_checkpoints(self, more: int = 3) -> None:
-        """Wait until so many checkpoints were added, or until it has ended."""
+        """Wait until N checkpoints were added, or until it has ended."""
         before = self.checkpoints()
         wait_until(lambda: self.runner.poll() is not None or self.checkpoints() >= before + more)
         assert self.runner.poll() is None, self.search.said.read_text()
@@ -89,7 +89,7 @@ class Disturbed:
             return sum(len(store.checkpoints(trial.id)) for trial in store.experiments.trials(self.experiment))
 
     def finish(self, expected: dict[str, Any], code: int = 0) -> None:
-        """It ends, and has the record of an undisturbed one without a single restart."""
+        """Check that it ends, and has the record of an uninterrupted one without a single restart."""
         assert self.runner.wait(150) == code, self.search.said.read_text()
         assert self.search.record(self.experiment) == expected
         assert self.restarts() == [0, 0, 0]
@@ -100,7 +100,7 @@ class Disturbed:
 
 
 def busy(*nodes: RayNode) -> RayNode:
-    """A node on which an actor works."""
+    """Return a node on which an actor works."""
     found = wait_until(lambda: [node for node in nodes if node.actors()])
     return found[0]
 
@@ -160,7 +160,7 @@ def test_nodes_with_another_version_and_without_the_library_are_refused(
 
 
 def refusals(search: Search) -> list[str]:
-    """The lines of `det cluster` about nodes that are not used."""
+    """Return the lines of `det cluster` about nodes that are not used."""
     return [line for line in search.det("cluster").stdout.splitlines() if line.startswith("Not used")]
 
 
@@ -217,7 +217,7 @@ def test_a_frozen_node_is_replaced_and_ends_when_it_wakes(
 def test_an_actor_that_does_not_answer_is_lost_after_the_configured_time(
     nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
 ) -> None:
-    """Ray itself sees nothing: its processes on that node work."""
+    """Ray itself sees no failure: its own processes on that node work."""
     running = start(database, resources={"node_timeout": 5})
     running.wait_for_checkpoints()
     (actor,) = busy(*nodes).actors()
@@ -271,7 +271,7 @@ def test_a_suspended_runner_is_taken_over_and_changes_nothing_when_it_wakes(
 
 
 def resources(cluster: RayCluster) -> Any:
-    """The placement groups of a cluster, its free CPUs and all of them."""
+    """Return the placement groups of a cluster, its free CPUs and all of them."""
     done = subprocess.run(
         [sys.executable, "-c", RESOURCES, cluster.address],
         env={**cluster.variables_of_programs()},

@@ -1,4 +1,4 @@
-"""A cluster of two hosts, each with a network, a name, processes, a home and a data directory of its own."""
+"""A cluster of two hosts, each with a separate network, name, home and data directory, and separate processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ray.conftest import SEARCH, TWO_RANKS, LocalRuns, MakeSearch, run
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
-    """One slot on each host, so that the search uses both, and each rank of a trial runs on its own."""
+    """Start one slot on each host, so that the search uses both, and each rank of a trial runs on its own host."""
     with two_hosts() as hosts:
         first, second = (host.address for host in hosts)
         with RayCluster(cpus=1, head_address=first, hosts={host.address: host for host in hosts}) as made:
@@ -23,7 +23,7 @@ def cluster() -> Iterator[RayCluster]:
 
 
 def nodes(search: Search, experiment: int) -> list[list[str] | None]:
-    """The node of each rank, for all trials."""
+    """Return the node of each rank, for all trials."""
     with search.opened() as store:
         return [trial.nodes for trial in store.experiments.trials(experiment)]
 

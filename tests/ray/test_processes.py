@@ -1,4 +1,4 @@
-"""No process of a job outlives the actor of its node, whoever ends that: also processes that left the job's session."""
+"""No process of a job outlives the actor of its node, however that ends: also processes that left the job's session."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_closed_engine(cluster: RayCluster, tmp_path: Path) -> None:
 
 
 def test_a_signal_to_all_processes_leaves_the_bridge_to_its_runner(cluster: RayCluster, tmp_path: Path) -> None:
-    """As from a service manager: the runner lets its trials save, which takes the bridge."""
+    """As from a service manager: the runner lets its trials save, for which it needs the bridge."""
     with opened(cluster, tmp_path) as engine:
         node = started(engine, tmp_path, cluster)
         (bridge,) = [one for one in psutil.Process().children() if "ray.bridge" in " ".join(one.cmdline())]

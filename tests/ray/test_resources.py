@@ -1,4 +1,4 @@
-"""Slots, GPUs, demand, versions and authentication: what an experiment gets from a cluster, and what it is refused."""
+"""Slots, GPUs, demand, versions and authentication: what an experiment gets from a cluster, and when it is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ sys.stdin.read()
 
 @contextmanager
 def holding(cluster: RayCluster, cpus: int) -> Iterator[None]:
-    """Another program of the cluster that holds this many CPUs."""
+    """Start another program of the cluster that holds this many CPUs."""
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDER, cluster.address, str(cpus)],
         env=cluster.variables_of_programs(),
@@ -102,7 +102,7 @@ def test_other_programs_are_respected_and_pending_trials_are_demand(cluster: Ray
             wait_for_three(engine)
             assert engine.wants_more_slots
             wait_until(lambda: "{'CPU': 1.0}" in (status := cluster.ray("status")) and "Demands" in status)
-            # They do not change their mind while the other program goes on.
+            # Their requests do not change while the other program continues.
             assert engine.events(0.5) == []
             assert engine.free_slots() == 3
         wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 6)
@@ -150,7 +150,7 @@ def test_a_cluster_with_authentication(closed: RayCluster, make_search: MakeSear
 
 
 def test_nothing_of_ours_listens_on_the_network(cluster: RayCluster, tmp_path: Path) -> None:
-    """Neither this process nor jobs nor their warm processes. Bridge and actors listen for Ray, as all its programs."""
+    """Neither this process nor jobs nor their warm processes. Bridge and actors listen for Ray."""
     with opened(cluster, tmp_path) as engine:
         wait_for_slots(engine, 1)
         bench = Bench(engine, tmp_path)

@@ -1,4 +1,6 @@
-"""The Slurm script of the examples, on two `slurmd` of this machine: an experiment survives the limit of its job."""
+"""The Slurm script of the examples, on two `slurmd` of this machine: an experiment continues after the limit of its
+job.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SCRIPT = Path(__file__).parents[2] / "examples" / "clusters" / "slurm.sh"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "srun")
 STEPS = 2000
 
-# Slow until it was resumed, so that the time limit comes in between however slow the machine is.
+# Slow until it was resumed, so that the time limit is reached first on any machine.
 TRAIN = f"""
 import time
 from determined import core, get_cluster_info
@@ -98,7 +100,7 @@ def free_ports(number: int) -> list[int]:
 
 @pytest.fixture
 def slurm(tmp_path: Path, data_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Slurm cluster of two nodes on this machine."""
+    """Start a Slurm cluster of two nodes on this machine."""
     if not all(map(shutil.which, PROGRAMS)):
         missing("Slurm", "slurm-wlm munge")
     if os.geteuid() != 0:
@@ -109,7 +111,8 @@ def slurm(tmp_path: Path, data_home: Path, monkeypatch: pytest.MonkeyPatch) -> I
     home.chmod(0o755)
     conf = home / "slurm.conf"
     ports = free_ports(3)
-    # From the number of a job the script takes the port of Ray, which another cluster of this machine may use.
+    # The script derives the port of Ray from the number of a job, and another cluster of this machine may use that
+    # port.
     first_job = 1 + ports[0] % 10_000
     host = socket.gethostname().partition(".")[0]
     conf.write_text(SLURM.format(home=home, host=host, ports=ports, first_job=first_job))

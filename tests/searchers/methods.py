@@ -1,4 +1,4 @@
-"""Every search method by name, as a configuration, and made-up trials for it."""
+"""Every search method by name, as a configuration, and simulated trials for it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def config(name: str, **changes: Any) -> Any:
-    """The configuration of a method."""
+    """Return the configuration of a method."""
     fields = {"metric": "loss", **METHODS[name], **changes}
     return MODELS[fields["name"]](**fields)
 
@@ -76,7 +76,7 @@ def make(name: str, seed: int = 0, **changes: Any) -> Searcher:
 
 
 def metric_of(create: Create) -> float:
-    """A made-up loss that depends on the hyperparameters alone."""
+    """Return a simulated loss that depends on the hyperparameters alone."""
     nested = create.hparams.get("nested", {}).get("drop", 0.5)
     return (math.log10(create.hparams["lr"]) + 2) ** 2 + float(nested)
 
@@ -85,7 +85,9 @@ REASONS: tuple[ExitReason, ...] = ("errored", "canceled", "completed", "invalid_
 
 
 def trouble(create: Create, seed: int, *, length: float = 64.0, late_refusals: bool = False) -> Behaviour:
-    """A trial that may fail, refuse, end early or report no numbers. All but its speed follows from its seed."""
+    """Return a trial that may fail, raise InvalidHP, end early or report no numbers; its seed determines all but its
+    speed.
+    """
     chance = random.Random(create.seed + seed)
     level, kind = metric_of(create), chance.random()
     speed = random.random() ** 4 * 10 + 0.01

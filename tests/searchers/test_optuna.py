@@ -69,7 +69,7 @@ def test_gaussian_processes_too() -> None:
 
 
 def test_it_learns() -> None:
-    """Later proposals are better than those at random, which the first ones are."""
+    """Later proposals are better than the first ones, which are random."""
     for direction in (1, -1):
         levels: list[float] = []
 

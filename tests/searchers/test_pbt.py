@@ -34,7 +34,7 @@ def test_a_round_is_a_barrier_and_the_worst_go_on_from_the_best() -> None:
     assert report(searcher, 0, 0.1, 8) == []
     for number in range(5):
         assert report(searcher, number, 0.1 * number) == [Pause(number)]
-        assert report(searcher, number, 0.1 * number) == []  # told again
+        assert report(searcher, number, 0.1 * number) == []  # reported again
     actions = report(searcher, 5, 0.05)
     assert actions[:3] == [Stop(3), Stop(4), Pause(5)]  # 5 is copied, so it saves first
     copies = [action for action in actions if isinstance(action, Create)]

@@ -1,4 +1,4 @@
-"""Brackets, rungs and plans by the worked tables, and what a preview warns of."""
+"""Brackets, rungs and plans by the worked tables, and the warnings of a preview."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Halving by promotion: trials pause at rungs and may go on later."""
+"""Halving by promotion: trials pause at rungs and may continue later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.searchers.methods import make
 
 
 def promotion(**changes: Any) -> Searcher:
-    """Rungs at 8, 16, 32 and 64 with a divisor of 2, and places enough."""
+    """Return a search with rungs at 8, 16, 32 and 64, a divisor of 2, and sufficient places."""
     return make("promotion, one bracket", **{"max_trials": 8, "max_concurrent_trials": 8, **changes})
 
 
@@ -21,12 +21,12 @@ def report(searcher: Searcher, number: int, metric: float, time: float = 8) -> l
 def test_one_rung_as_results_come_in() -> None:
     searcher = promotion(max_trials=100)
     searcher.start()
-    assert report(searcher, 0, 0.5)[0] == Pause(0)  # half of one is none
+    assert report(searcher, 0, 0.5)[0] == Pause(0)  # half of one is zero
     assert report(searcher, 1, 0.7)[:2] == [Pause(1), Continue(0, 16.0)]  # one of two, and it is the earlier one
     assert report(searcher, 2, 0.6)[0] == Pause(2)
-    assert report(searcher, 3, 0.4)[0] == Continue(3, 16.0)  # among the best two: goes on where it is
+    assert report(searcher, 3, 0.4)[0] == Continue(3, 16.0)  # among the best two: continues without a pause
     assert report(searcher, 4, 0.3)[0] == Continue(4, 16.0)  # 0.3 0.4 | 0.5 0.6 0.7: among the best two as well
-    paused, created = report(searcher, 5, 0.9)  # now three of six: the third is 0.5, which has gone on already
+    paused, created = report(searcher, 5, 0.9)  # now three of six: the third is 0.5, which has already continued
     assert (paused, type(created)) == (Pause(5), Create)
     report(searcher, 6, 0.95)
     assert report(searcher, 7, 0.99) == [Pause(7), Continue(2, 16.0)]  # the fourth of eight is 0.6
@@ -82,7 +82,7 @@ def test_a_promoted_trial_that_was_killed_before_it_had_a_place() -> None:
     searcher = promotion(max_concurrent_trials=2, max_trials=100)
     searcher.start()
     report(searcher, 0, 0.5)  # 2 takes the place
-    searcher.on_event(Exited(2, "errored"))  # out of turn; 3 takes the place
+    searcher.on_event(Exited(2, "errored"))  # out of order; 3 takes the place
     assert report(searcher, 1, 0.7)[:2] == [Pause(1), Continue(0, 16.0)]
     searcher.on_event(Exited(0, "canceled"))
     assert searcher.failure is None
@@ -103,7 +103,7 @@ def test_rare_validations_pass_several_rungs() -> None:
     assert report(searcher, 0, 0.5, time=100)[0] == Pause(0)
     assert report(searcher, 1, 0.6, time=100)[0] == Pause(1)
     assert report(searcher, 2, 0.7, time=100)[0] == Pause(2)
-    # It goes up to the third rung at once; then nobody else can come, and the best one is taken to the end.
+    # It continues to the third rung at once; then no other trial can reach it, and the best one is trained to the end.
     assert report(searcher, 3, 0.4, time=100) == [Stop(1), Stop(2), Stop(0), Stop(3, finished=True)]
 
 
@@ -126,7 +126,7 @@ def test_extended_after_the_end_new_trials_meet_old_results() -> None:
 
 
 def test_fewer_weak_trials_are_trained_to_the_end_than_by_stopping() -> None:
-    """What it is for: on one slot, the first trials at a rung do not go on unopposed."""
+    """The purpose of the method: on one slot, the first trials at a rung do not continue without competition."""
 
     def finished(stop_once: bool, seed: int) -> int:
         searcher = make("async_halving", seed, max_trials=16, max_concurrent_trials=1, stop_once=stop_once)

@@ -1,4 +1,4 @@
-"""What holds for every search method, whatever its trials do."""
+"""Properties of every search method, for any behaviour of its trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.searchers.base import Action, Continue, Create, Event, Exited, P
 from determined.searchers.simulate import Behaviour, Trace, decisions_in_words, simulate
 from tests.searchers.methods import METHODS, config, copied, make, plain, through_journal, trouble
 
-# Optuna has its own test of this kind: a restored one asks and tells everything again.
+# Optuna has a separate test of this kind: a restored search asks and tells everything again.
 QUICK = [name for name in METHODS if not name.startswith("optuna")]
 EXACT = [name for name in QUICK if name not in ("single", "random", "grid")]
 
@@ -23,7 +23,7 @@ some = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Referee:
-    """Watches a search: what trials may be told at which moment, and how many there are."""
+    """Checks a search: which actions are allowed at which moment, and the number of trials."""
 
     def __init__(self, searcher: Searcher, name: str) -> None:
         self.searcher, self.fields = searcher, METHODS[name]
@@ -73,7 +73,7 @@ class Referee:
 @given(seed=st.integers(0, 2**31), slots=st.integers(1, 20), patient=st.booleans())
 def test_every_search_ends_with_all_its_trials(name: str, seed: int, slots: int, patient: bool) -> None:
     if name.startswith("optuna") and seed % 8:
-        return  # its samplers take their time
+        return  # its samplers are slow
     searcher = make(name, seed)
     referee = Referee(searcher, name)
     seen = [0.0]
@@ -153,7 +153,7 @@ def searcher_has_decided(event: Event, actions: list[Action]) -> bool:
 
 
 def is_stale(event: Event, past: list[Event]) -> bool:
-    """An exit, or a report of a trial that has reported a later time since."""
+    """Return whether this is an exit, or a report of a trial that has reported a later time since."""
     if not isinstance(event, Validated) or event.time is None:
         return isinstance(event, Exited)
     later = [o.time for o in past if isinstance(o, Validated) and o.number == event.number and o.time is not None]
@@ -164,7 +164,7 @@ def is_stale(event: Event, past: list[Event]) -> bool:
 @some
 @given(seed=st.integers(0, 2**31))
 def test_neither_speed_nor_slots_change_a_decision(name: str, seed: int) -> None:
-    """The speeds are drawn anew in each of these searches, and nothing is heard before its turn."""
+    """Each of these searches has other speeds, and no result is processed out of order."""
 
     def decisions(slots: int) -> tuple[list[str], Trace, str | None]:
         searcher = make(name, seed)

@@ -1,4 +1,4 @@
-"""The random stream is the one that published studies were drawn from."""
+"""The random stream is the one from which published studies were drawn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VECTORS = {
 
 @pytest.mark.parametrize("seed", VECTORS)
 def test_the_trials_of_a_seed(seed: int) -> None:
-    source = RandomSource(dict(reversed(SPACE.items())), seed)  # however the space is written down
+    source = RandomSource(dict(reversed(SPACE.items())), seed)  # in whatever order the space is written
     for number, (dropout, lr, n_filters, opt, trial_seed) in enumerate(VECTORS[seed]):
         drawn = source.draw(number)
         expected = {"dropout": dropout, "global_batch_size": 64, "lr": lr, "n_filters": n_filters, "opt": opt}

@@ -1,4 +1,4 @@
-"""Trials that were over and go on: counted as at work until they are over again, at any time, told once or twice."""
+"""Ended trials that continue: they count as running until they end again, at any time, reported once or twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPACE = {"lr": {"type": "double", "minval": 0, "maxval": 1}}
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["errored", "completed", "reopen"])), max_size=30))
 def test_a_random_search_ends_when_all_are_over(history: list[tuple[int, str]]) -> None:
-    """Whatever happens in between, no trial is created twice, and one that restores its state has the same future."""
+    """Whatever happens in between, no trial is created twice, and a restored search behaves like the original."""
     searcher = build(config("random", max_trials=5, max_concurrent_trials=2), SPACE, 7)
     actions = list(searcher.start())
     created = [action.number for action in actions if isinstance(action, Create)]
@@ -39,7 +39,7 @@ def test_a_random_search_ends_when_all_are_over(history: list[tuple[int, str]]) 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_that_nothing_goes_on_changes_nothing(name: str) -> None:
-    """Also in the middle of a search: a person may have changed only what the search does not know."""
+    """This includes the middle of a search: a user may have changed only settings that the search does not have."""
     searcher = make(name)
     actions = searcher.start()
     for step in range(1, 40):

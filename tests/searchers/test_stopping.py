@@ -13,7 +13,7 @@ from tests.searchers.methods import make
 
 
 def halving(**changes: Any) -> Searcher:
-    """Rungs at 4, 16 and 64 with a divisor of 4."""
+    """Return a search with rungs at 4, 16 and 64 and a divisor of 4."""
     return make("async_halving", **{"max_trials": 100, "max_concurrent_trials": 20, **changes})
 
 
@@ -85,7 +85,7 @@ def test_places_are_filled_on_exit_not_on_stop() -> None:
     assert isinstance(created, Create)
     assert created.number == 2
     assert searcher.on_event(Exited(1, "completed")) == []
-    (created,) = searcher.on_event(Exited(0, "completed"))  # ended by itself, below its rung: no place is lost
+    (created,) = searcher.on_event(Exited(0, "completed"))  # ended on its own, below its rung: no place is lost
     assert created.number == 3
 
 
@@ -104,10 +104,11 @@ def test_a_failure_counts_once_as_the_worst_when_its_turn_has_come() -> None:
     searcher.start()
     report(searcher, 0, 0.5)
     report(searcher, 1, 0.6)
-    for number in (3, 4, 5, 6):  # out of turn: 2 has not reported
+    for number in (3, 4, 5, 6):  # out of order: 2 has not reported
         searcher.on_event(Exited(number, "errored"))
     assert searcher.waits_for(7) == {2}
-    # 2 is the third result, of which one may go on; had the failures counted already, it would have been one of seven.
+    # 2 is the third result, of which one may continue; had the failures counted already, it would have been one of
+    # seven.
     assert report(searcher, 2, 0.55) == [Stop(2)]
     assert searcher.waits_for(7) == frozenset()
     assert report(searcher, 7, 0.52) == [Continue(7, 16.0)]  # second of eight

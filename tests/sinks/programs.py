@@ -1,7 +1,7 @@
-"""A training program that is run as people run it, and a client that does what a test wants it to do.
+"""A training program that is run as users run it, and a client whose behaviour a test defines.
 
 The clients of the services are large and not installed everywhere. What has to hold with any client, however it fails,
-is tested with one of a few lines that stands where Trackio's would be found.
+is tested with a client of a few lines that is found in place of Trackio's.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ print("weight", trial.model.weight.item().hex(), flush=True)
 
 
 def client_that(directory: Path, manner: str = "") -> dict[str, str]:
-    """The environment of a program that finds the stand-in; what it is told goes to `received`."""
+    """Return the environment of a program that finds the fake client; what the client gets is written to `received`."""
     (directory / "clients").mkdir(exist_ok=True)
     (directory / "clients" / "trackio.py").write_text(STAND_IN)
     return {

@@ -1,4 +1,4 @@
-"""A program that goes on where it was told to, so that steps are gone through twice."""
+"""A program that resumes at an earlier step, so that some steps are reported twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ print(uuid)
 
 
 def run_twice(directory: Path, **env: str) -> tuple[str, str]:
-    """Five steps, then from the third to the eighth; returns the names of both checkpoints."""
+    """Run five steps, then from the third to the eighth; return the names of both checkpoints."""
     first = _run(directory, START="0", END="5", **env)
     return first, _run(directory, START="3", END="8", CHECKPOINT=first, **env)
 

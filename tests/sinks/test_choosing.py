@@ -1,4 +1,4 @@
-"""Which services a run tells: by its configuration, by `DET_SINKS`, and what is refused before the first batch."""
+"""Which services a run reports to: by its configuration, by `DET_SINKS`, and what is rejected before training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINIMAL = {"entrypoint": "model_def:MyTrial", "searcher": {"name": "single", "me
 
 @pytest.fixture
 def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages by the names of all three."""
+    """Create packages with the names of all three."""
     for name in ("mlflow", "wandb", "trackio"):
         (tmp_path / f"{name}.py").write_text("raise AssertionError('nobody needs it yet')")
         monkeypatch.delitem(sys.modules, name, raising=False)

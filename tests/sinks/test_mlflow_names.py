@@ -1,4 +1,4 @@
-"""Names as MLflow takes them, by the rules that it documents; its client is not needed for this."""
+"""Names that MLflow accepts, by the rules that it documents; its client is not needed for this."""
 
 from __future__ import annotations
 

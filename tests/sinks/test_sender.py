@@ -1,4 +1,4 @@
-"""The thread before a service: in order, bounded, tried again, and never waited for longer than said."""
+"""The thread that sends to a service: in order, bounded, with retries, and never waited for longer than documented."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def put_all(sender: Sender, *events: Begin | Report | CheckpointReference | End)
 
 
 class Service:
-    """Keeps what it is told; `behave` is called before each call, and may raise or wait."""
+    """Stores what it receives; `behave` is called before each call, and may raise or wait."""
 
     name = "service"
     Settings = object
@@ -120,7 +120,7 @@ def test_after_a_call_that_failed_only_what_may_have_arrived_is_left_out() -> No
 
 
 def test_a_flood_is_sent_as_fast_as_the_service_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waiting for more to come would end the test by its time limit."""
+    """If the thread waited for more reports, the time limit would end the test."""
     monkeypatch.setattr(backlog_module, "_SECONDS_TOGETHER", 1000.0)
     taken = threading.Semaphore(0)
     service = Service(lambda call: taken.release())
@@ -128,7 +128,7 @@ def test_a_flood_is_sent_as_fast_as_the_service_takes_it(monkeypatch: pytest.Mon
     sender.put(BEGIN)
     for step in range(2000):
         sender.put(report(step))
-    for _ in range(5):  # the beginning, and four calls with 500 reports each
+    for _ in range(5):  # the first, and four calls with 500 reports each
         assert taken.acquire(timeout=60)
     close_all([sender], 10)
     assert [event.steps_completed for event in service.events] == list(range(2000))
@@ -172,7 +172,7 @@ def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.Log
 
     sender = Sender(Service(behave))
     put_all(sender, BEGIN, *map(report, range(7)), End("completed"))
-    close_all([sender], 600)  # were the seconds used up, the time-out of the test would end it
+    close_all([sender], 600)  # if the seconds were used up, the time-out of the test would end it
     assert (
         lines(caplog)[-1]
         == "7 reports were not sent to service: ConnectionError: refused (all reports are in the store)"

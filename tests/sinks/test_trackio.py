@@ -1,4 +1,4 @@
-"""Trackio's own client and its database, read back as it is."""
+"""Trackio's own client; its database is read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client does, training is as it would be without: weights, exit code, and the store."""
+"""Whatever a client does, training is the same as without it: weights, exit code, and the store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.sinks.programs import TRAINING, client_that, program, received, run
 
 
 def weight(trial: LineTrial) -> str:
-    """As the program prints it."""
+    """Return the weight that the program prints."""
     return f"weight {float(trial.weight.item()).hex()}\n"
 
 
 def weight_without() -> str:
-    """What the program prints when nobody is told anything."""
+    """Return what the program prints without a sink."""
     return weight(fit(LineTrial, seed=3, max_length=pytorch.Batch(40)))
 
 

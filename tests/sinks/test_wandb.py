@@ -29,7 +29,9 @@ _WHOLE, _LAST = 1, 4
 
 
 def records(file: Path) -> Iterator[Any]:
-    """The file is a log in blocks, as LevelDB writes it: a header, and pieces of records, none across two blocks."""
+    """Return the records of the file, a log in blocks as LevelDB writes it: a header, and pieces of records, none
+    across two blocks.
+    """
     from wandb.proto.wandb_internal_pb2 import Record
 
     data, at, pieces = file.read_bytes(), _HEADER, b""
@@ -47,7 +49,7 @@ def records(file: Path) -> Iterator[Any]:
 
 
 def rows(file: Path) -> list[dict[str, Any]]:
-    """Of the history."""
+    """Return the rows of the history."""
     found = [record.history for record in records(file) if record.HasField("history")]
     return [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item} for row in found]
 
@@ -91,7 +93,7 @@ def test_offline_a_resumed_trial_keeps_its_id(tmp_path: Path, data_home: Path) -
 
 
 def test_its_process_does_not_outlive_ours(tmp_path: Path) -> None:
-    """Killed while the run is open."""
+    """The process is killed while the run is open."""
     waiting = PROGRAM.replace("print(uuid)", "    input()")
     env = {**os.environ, "START": "0", "END": "5", "DET_SINKS": "wandb", "WANDB_MODE": "offline"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""As much of a Weights & Biases server as its client needs: runs that can be resumed, and the rows they got."""
+"""The part of a Weights & Biases server that its client needs: runs that can be resumed, and their rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ServedRun:
 
 @contextmanager
 def served() -> Iterator[tuple[str, dict[str, ServedRun]]]:
-    """The address of a server, and the runs that it gets."""
+    """Run a server; yield its address, and the runs that it receives."""
     runs: dict[str, ServedRun] = {}
 
     class Handler(BaseHTTPRequestHandler):

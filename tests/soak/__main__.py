@@ -1,8 +1,8 @@
-"""Kill a training program again and again, in every phase, and see that nothing of it is lost: `make soak`.
+"""Kill a training program again and again, in every phase, and check that nothing is lost: `make soak`.
 
     python -m tests.soak --cycles 120 --seed 0
 
-Half of the SIGKILLs are aimed into the writing of a checkpoint. The exit code is 1 if any promise was broken.
+Half of the SIGKILLs hit the writing of a checkpoint. The exit code is 1 if any promise was broken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ANYWHERE = (
     "shutdown",
 )
 STOPPABLE = ("batch", "aggregation", "validation", "report", "reported", "write", "published", "restore")
-# How often a program comes to a phase between two checkpoints or so: beyond that a kill would wait for the end.
+# How often a program reaches a phase in about two checkpoint periods: a later kill would wait until the end.
 MOST_TIMES = {"batch": 12, "aggregation": 8, "validation": 10, "report": 3, "write": 3, "written": 3, "published": 3}
 
 
@@ -60,7 +60,7 @@ def main() -> None:
 def kill_matrix(
     directory: Path, cycles: int, seed: int, configurations: list[tuple[int, int]]
 ) -> tuple[list[Hit], list[str]]:
-    """So many kills, spread over lives of all configurations; each life is compared with an undisturbed one."""
+    """Kill N times, in lives of all configurations; each life is compared with an uninterrupted one."""
     rng = random.Random(seed)
     hits: list[Hit] = []
     differences: list[str] = []
@@ -97,7 +97,7 @@ def kill_matrix(
 
 
 def plan(rng: random.Random, ranks: int, count: int) -> Iterator[Kill]:
-    """Three of four kills are SIGKILLs; half of these are aimed into a checkpoint's writing."""
+    """Three of four kills are SIGKILLs; half of these hit the writing of a checkpoint."""
     for _ in range(count):
         kind = signal.SIGKILL if rng.random() < 0.75 else signal.SIGTERM
         target = rng.choice([None, *range(ranks)]) if ranks > 1 else None

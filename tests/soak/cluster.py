@@ -1,7 +1,7 @@
 """Kill nodes, actors and the runner of a search on a Ray cluster: `python -m tests.soak.cluster --kills 50`.
 
-The search must end with the record of one that ran undisturbed on this machine: decisions, metrics and best trial.
-Needs the package ray: `make ray` creates an environment with it.
+The search must end with the record of an uninterrupted one on this machine: decisions, metrics and best trial. Needs
+the package ray: `make ray` creates an environment with it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def kill_parts(directory: Path, kills: int, luck: random.Random) -> list[str]:
-    """So many kills over as many searches as that takes; returns what was different."""
+    """Kill N times, in as many searches as necessary; return the differences."""
     expected = _undisturbed(directory / "undisturbed")
     broken: list[str] = []
     done = number = 0
@@ -69,7 +69,7 @@ def _disturb(search: Search, experiment: int, cluster: RayCluster, luck: random.
         if victim == "runner":
             assert kill_after(runner, 0)
             runner = None
-            # A runner that starts at once must cope with what is still ending.
+            # A runner that starts at once must cope with processes that are still ending.
             continue
         node = cluster.nodes[luck.choice(NODES)]
         {"raylet": node.kill_raylet, "node": node.kill, "actor": node.kill_actors}[victim]()
@@ -80,7 +80,7 @@ def _disturb(search: Search, experiment: int, cluster: RayCluster, luck: random.
 
 
 def _outlasts(runner: Any, seconds: float) -> bool:
-    """Whether the runner is still running after this time."""
+    """Return whether the runner is still running after this time."""
     ends = time.monotonic() + seconds
     while runner.poll() is None and time.monotonic() < ends:
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def _outlasts(runner: Any, seconds: float) -> bool:
 
 
 def _repair(cluster: RayCluster) -> None:
-    """Start the nodes again that were killed."""
+    """Start the killed nodes again."""
     cluster.arrange(dict.fromkeys(NODES, 2))
 
 
@@ -102,7 +102,7 @@ def _undisturbed(home: Path) -> dict[str, Any]:
 
 
 def _search(home: Path, cluster: RayCluster | None) -> Search:
-    """The search of the other soak, with batches that take long enough to be hit."""
+    """Return the search of the other soak test, with longer batches, so that kills hit them."""
     storage = home / "checkpoints"
     storage.mkdir(parents=True)
     config = {

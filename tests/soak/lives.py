@@ -1,4 +1,4 @@
-"""One life of the training program: hit, started again until it is done, and compared with an undisturbed one."""
+"""One life of the training program: killed, restarted until it has ended, and compared with an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 REPOSITORY = PROGRAM.parents[2]
 LENGTH, CHECKPOINT_PERIOD = 40, 5
 COLLECTIVE_TIMEOUT = 10.0
-SECONDS_FOR_AN_END = 30.0  # of a rank that was asked to stop, or lost another one
+SECONDS_FOR_AN_END = 30.0  # of a rank that was requested to stop, or lost another one
 SECONDS_FOR_ORPHANS = 5.0
 SECONDS_FOR_A_PHASE = 120.0
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -45,7 +45,7 @@ class Kill:
 
     signal: signal.Signals
     phase: str
-    number: int = 1  # the how-manieth time in that phase
+    number: int = 1  # at the n-th time in that phase
     seconds_later: float = 0.0
     target: int | None = None  # a rank; None: all
 
@@ -57,10 +57,10 @@ class Kill:
 
 @dataclass
 class Hit:
-    """What came of a kill."""
+    """The result of a kill."""
 
     kill: Kill
-    reached: bool  # else the program was done before it got there
+    reached: bool  # else the program had ended before that phase
     codes: list[int]
     seconds: float = 0.0  # from the signal to the end of the last rank
     lost: int = 0  # batches that must be trained again
@@ -68,7 +68,7 @@ class Hit:
 
 
 class Life:
-    """A directory in which the program trains, with a store and checkpoints of its own."""
+    """A directory in which the program trains, with a separate store and separate checkpoints."""
 
     def __init__(self, directory: Path, *, ranks: int = 1, workers: int = 0, is_warm: bool = False) -> None:
         """With `is_warm`, the processes are forked from the warm interpreter (see `tests.helpers.warm`)."""
@@ -87,14 +87,14 @@ class Life:
         self._starts = 0
 
     def run(self) -> None:
-        """To the end, undisturbed."""
+        """Run it to its end without interruption."""
         with self.started("nowhere:1", 0) as processes:
             codes = [process.wait(timeout=SECONDS_FOR_A_PHASE) for process in processes]
         if codes != [0] * self.ranks:
             raise RuntimeError(f"the undisturbed run ended with {codes}:\n{self.errors()}")
 
     def hit(self, kill: Kill) -> Hit:
-        """Start the program, from its latest checkpoint if it has one; kill it; look at what is left."""
+        """Start the program, from its latest checkpoint if it has one; kill it; check what it has left."""
         aimed_at = kill.target if kill.target is not None and kill.phase not in ONLY_CHIEF else 0
         before = self.published()
         unfinished = self._unfinished()
@@ -142,14 +142,14 @@ class Life:
         if hit.kill.signal is signal.SIGTERM:
             self._look_at_a_stop(hit, newest, trained)
         else:
-            # One period, and the one before it while its save is under way.
+            # One period, and the previous one while its checkpoint is being written.
             if newest < (trained - 1) // CHECKPOINT_PERIOD * CHECKPOINT_PERIOD - CHECKPOINT_PERIOD:
                 tell(f"{trained} batches were trained, and the newest checkpoint is of batch {newest}")
             if hit.kill.target is not None and not all(hit.codes) and trained < LENGTH:
                 tell(f"a rank ended well although another was lost: {hit.codes}")
 
     def _look_at_a_stop(self, hit: Hit, newest: int, trained: int) -> None:
-        # When all is trained and saved, nobody takes the signal any more, or it is too late to change the exit code.
+        # When all is trained and saved, no rank handles the signal any more, or it is too late to change the exit code.
         fine = {143} if trained < LENGTH else {143, 0, -signal.SIGTERM}
         if not fine.issuperset(hit.codes):
             hit.violations.append(f"ended with {hit.codes} instead of 143:\n{self.errors()}")
@@ -157,7 +157,7 @@ class Life:
             hit.violations.append(f"{trained} batches were trained and {newest} are saved")
 
     def differences(self, undisturbed: Life) -> list[str]:
-        """What this life did otherwise than an undisturbed one, now that both are done."""
+        """Return the differences between this life and an uninterrupted one, when both have ended."""
         found = list(self.broken_checkpoints(all_of_them=True))
         for rank in range(self.ranks):
             expected = set(undisturbed.log(rank))
@@ -177,7 +177,7 @@ class Life:
         return found
 
     def record(self) -> dict[tuple[str, int], Any]:
-        """The metrics of the trial that was brought to its end."""
+        """Return the metrics of the trial that was trained to its end."""
         with records.opened(self.data_home) as store:
             rows = store.metrics(store.runs()[0].trial_id)
         kept = {(row.group, row.steps_completed or 0): row.metrics for row in rows}
@@ -186,7 +186,7 @@ class Life:
         return kept
 
     def final_state(self) -> dict[str, Any]:
-        """Everything in the last checkpoint, each value under the path to it."""
+        """Return everything in the last checkpoint, each value under the path to it."""
         newest = max(self.announced(), key=lambda row: (row.steps_completed, row.reported))
         directory = self.storage / newest.checkpoint_id
         counters = json.loads((directory / "trial_state.json").read_text())
@@ -199,17 +199,17 @@ class Life:
         return records.announced(self.data_home)
 
     def newest(self) -> int:
-        """How many batches the newest announced checkpoint has."""
+        """Return the number of batches of the newest announced checkpoint."""
         return max((row.steps_completed for row in self.announced()), default=0)
 
     def published(self) -> int:
-        """How many batches the newest complete checkpoint has, recorded or not: the next start records it."""
+        """Return the number of batches of the newest complete checkpoint, also if it is not recorded yet."""
         complete = [path for path in self.storage.glob("*") if _ID.fullmatch(path.name)]
         steps = [json.loads((path / METADATA_FILE).read_text())["steps_completed"] for path in complete]
         return max(steps, default=0)
 
     def broken_checkpoints(self, *, all_of_them: bool = False) -> Iterator[str]:
-        """Everything named like a checkpoint is looked at; what was announced must be there."""
+        """Return incomplete checkpoints: every directory named like one is checked, and announced ones must exist."""
         seen = {entry.name for entry in self.storage.iterdir()} if self.storage.exists() else set()
         ids = {name for name in seen if _ID.fullmatch(name)}
         for missing in {row.checkpoint_id for row in self.announced()} - ids:
@@ -226,12 +226,12 @@ class Life:
                 yield f"checkpoint {name} looks whole and is not: {error}"
 
     def log(self, rank: int) -> list[str]:
-        """Whole lines: the last one may have been cut short with the program."""
+        """Return the complete lines: the last one may have been cut with the program."""
         file = self.directory / f"batches-{rank}.log"
         return file.read_text().split("\n")[:-1] if file.exists() else []
 
     def errors(self) -> str:
-        """What the ranks of the last start said at their end."""
+        """Return the errors that the ranks of the last start printed at their end."""
         return "\n".join(f"rank {rank}: ...{self.errors_of(rank)[-1500:]}" for rank in range(self.ranks))
 
     def errors_of(self, rank: int) -> str:
@@ -302,12 +302,12 @@ class Life:
                         pipe.close()
 
 
-# Phases that only rank 0 comes to.
+# Phases that only rank 0 reaches.
 ONLY_CHIEF = ("write", "written", "published", "report")
 
 
 def says_something(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it comes to where it was aimed at."""
+    """Return whether the process reaches the phase of the kill."""
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], SECONDS_FOR_A_PHASE)[0]:
         raise RuntimeError("the program neither came to the phase nor ended")
@@ -321,7 +321,7 @@ def release(process: subprocess.Popen[bytes]) -> None:
 
 
 def waited_for(processes: list[subprocess.Popen[bytes]], deadline: float) -> list[int]:
-    """The ranks that are still there at that time."""
+    """Return the ranks that still run at that time."""
     late = []
     for rank, process in enumerate(processes):
         try:
@@ -332,7 +332,7 @@ def waited_for(processes: list[subprocess.Popen[bytes]], deadline: float) -> lis
 
 
 def orphans(mark: str) -> list[str]:
-    """Processes of a start that outlive it: they inherited its mark."""
+    """Return processes of a start that outlive it: they inherited its mark."""
     deadline = time.monotonic() + SECONDS_FOR_ORPHANS
     while True:
         left = []

@@ -11,12 +11,12 @@ from pathlib import Path
 from tests.soak.lives import COLLECTIVE_TIMEOUT, SECONDS_FOR_AN_END, Life, orphans, says_something, waited_for
 
 HOW = ("exit0", "exit1", "SIGKILL", "SIGSTOP", "exception")
-WHERE = {"batch": 3, "validation": 2, "saving": 2}  # the how-manieth time; that batch exchanges gradients
+WHERE = {"batch": 3, "validation": 2, "saving": 2}  # at the n-th time; that batch exchanges gradients
 
 
 @dataclass
 class Way:
-    """How a rank was lost, and what the other one made of it."""
+    """How a rank was lost, and the reaction of the other one."""
 
     how: str
     where: str
@@ -32,7 +32,7 @@ class Way:
 
 
 def try_all(directory: Path) -> list[Way]:
-    """All of them, for either rank."""
+    """Try all ways, for either rank."""
     ways = []
     for where, how, lost in itertools.product(WHERE, HOW, (0, 1)):
         way = lose(directory / f"{where}-{how}-{lost}", how, where, lost)
@@ -45,7 +45,7 @@ def try_all(directory: Path) -> list[Way]:
 
 
 def lose(directory: Path, how: str, where: str, lost: int, *, is_warm: bool = False) -> Way:
-    """Let one of two ranks go, and see what the other one does."""
+    """End one of two ranks in this way, and return the reaction of the other one."""
     way = Way(how, where, lost)
     life = Life(directory, ranks=2, is_warm=is_warm)
     with life.started(f"{where}:{WHERE[where]}", lost, LOSE=how) as processes:

@@ -1,7 +1,7 @@
-"""The training program that is killed: it says where it is, and waits there to be hit.
+"""The training program that is killed: it reports its phase, and waits there for the kill.
 
-With AIM="phase:3" it writes a line when it is in that phase for the third time, and waits for one. Phases that lie
-inside the library are reached by wrapping its functions in this process alone.
+With AIM="phase:3" it writes a line when it is in that phase for the third time, and waits for one. Phases inside the
+library are reached by wrapping its functions in this process alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.store.databases.sqlite import SqliteDatabase
 
-checkpoint.SMALL = 0  # as if the model were large: its checkpoints are written beside the training
+checkpoint.SMALL = 0  # as for a large model: checkpoints are written in the background
 
 LENGTH = int(os.environ.get("LENGTH", "40"))
 CHECKPOINT_PERIOD, VALIDATION_PERIOD, REPORTING_PERIOD = 5, 10, 7
@@ -39,7 +39,7 @@ PHASE, _, NUMBER = os.environ.get("AIM", "nowhere:1").partition(":")
 
 
 def here(phase: str) -> None:
-    """In this phase: to be called in the middle of it."""
+    """Note that the program is in this phase; called in the middle of it."""
     if phase == PHASE and times_here() == int(NUMBER):
         lose_this_rank()
         os.write(1, f"{phase}\n".encode())
@@ -47,14 +47,14 @@ def here(phase: str) -> None:
 
 
 def times_here() -> int:
-    """Counted in a file: forked children count along."""
+    """Count the times in a file, which forked children share."""
     with open(DIRECTORY / "count", "ab") as file:
         file.write(b".")
         return file.tell()
 
 
 def lose_this_rank() -> None:
-    """With LOSE set, this rank is lost by its own doing."""
+    """With LOSE set, this rank ends or hangs."""
     how = os.environ.get("LOSE")
     if how is None:
         return
@@ -103,7 +103,7 @@ def announce_phases_of_the_library() -> None:
 
 
 class Records(Dataset[Any]):
-    """Each record knows its number, and is seen through noise of the loading process's own."""
+    """Each record has its number, and noise from the random generator of the loading process."""
 
     def __len__(self) -> int:
         return 96

@@ -1,6 +1,7 @@
-"""Kill the runner of a search, and only it, at random moments: `python -m tests.soak.searches --kills 100`.
+"""Kill only the runner of a search at random moments: `python -m tests.soak.searches --kills 100`.
 
-Each search is killed several times and then compared with one that was not: the same decisions, metrics and best trial.
+Each search is killed several times and then compared with an uninterrupted one: the same decisions, metrics and best
+trial.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 def kill_searches(directory: Path, kills: int, seed: int) -> list[str]:
-    """So many kills over as many searches as that takes; returns what was different."""
+    """Kill N times, in as many searches as necessary; return the differences."""
     undisturbed = Search(directory / "undisturbed", LINEAR, CONFIG, is_warm=False)
     experiment = undisturbed.create()
     began = time.monotonic()
@@ -67,7 +68,7 @@ def _kill(search: Search, experiment: int, moments: random.Random, most: int) ->
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    """In words, the first few of each trial."""
+    """Return the differences in words, the first few of each trial."""
     found = [
         f"{name}: {ours[name]} instead of {theirs[name]}" for name in ("state", "best") if ours[name] != theirs[name]
     ]

@@ -1,4 +1,4 @@
-"""Let schemathesis loose on a real server, for a store of each kind: `make api-fuzz`.
+"""Fuzz a real server with schemathesis, for a store of each kind: `make api-fuzz`.
 
     python -m tests.web.api_fuzz --schemathesis .venv-fuzz/bin/schemathesis --seconds 120
 
@@ -63,7 +63,7 @@ def main() -> int:
 
 @contextmanager
 def prepared_server(kind: str) -> Iterator[tuple[Server, Path]]:
-    """A server for a store with a real search, one with odd values, a standalone run and a model."""
+    """Start a server for a store with a real search, one with odd values, a standalone run and a model."""
     with tempfile.TemporaryDirectory(prefix="det-fuzz-") as directory:
         home = Path(directory)
         static = home / "static"
@@ -80,7 +80,7 @@ def prepared_server(kind: str) -> Iterator[tuple[Server, Path]]:
 
 @contextmanager
 def filled_server(home: Path, static: Path, place: str | None) -> Iterator[Server]:
-    """Run a search, add rows, and show them."""
+    """Run a search, add rows, and start a server for the store."""
     search = Search(home, PATIENT, SEARCH, store=place, is_warm=False)
     search.activate(search.create())
     with search.opened() as store:

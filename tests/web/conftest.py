@@ -1,4 +1,4 @@
-"""Stores of both kinds, and a site that shows one."""
+"""Stores of both kinds, and a server that shows one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["place", "postgres", "postgres_stores", "site", "sqlite_stores", "sta
 
 @pytest.fixture
 def static(tmp_path: Path) -> Path:
-    """A built page, as small as possible."""
+    """Return a minimal built page."""
     directory = tmp_path / "static"
     directory.mkdir()
     (directory / "index.html").write_text("<!doctype html><title>page</title>")

@@ -17,7 +17,7 @@ import httpx
 
 from tests.helpers.waiting import wait_until
 
-# `det ui` itself refuses to start where the page was not built, as in a clone without Node.
+# `det ui` itself refuses to start if the page was not built, as in a clone without Node.
 _PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -39,7 +39,7 @@ serve(static=Path(sys.argv[1]), open_browser=False, announce=announce, **options
 
 @dataclass
 class Server:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     process: subprocess.Popen[str]
     url: str

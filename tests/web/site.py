@@ -1,4 +1,4 @@
-"""The server of the page without a network: requests go through the guard, as in `det ui`."""
+"""The server of the page without a network: requests pass the guard, as in `det ui`."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Site:
 
     @property
     def bearer(self) -> dict[str, str]:
-        """What a script sends."""
+        """Return the headers that a script sends."""
         return {"Authorization": f"Bearer {self.sessions.token}"}
 
     def session(self) -> dict[str, str]:
-        """What the page sends after a login."""
+        """Return the headers that the page sends after a login."""
         answer = self.ask("POST", "/login", json={"token": self.sessions.token})
         assert answer.status_code == 200, answer.text
         cookie = answer.headers["set-cookie"].partition(";")[0]
         return {"Cookie": cookie, "X-Det-Session": answer.json()["session"]}
 
     def ask(self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
-        """Send one request exactly as it is given."""
+        """Send a request exactly as it is given."""
 
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(self.guard)

@@ -295,7 +295,7 @@ def test_a_running_search_is_killed_trial_by_trial_canceled_and_killed(searches:
         assert server.get(f"/api/trials/{first}")["row"]["pending"] is None
         assert not _enabled(server.get(f"/api/trials/{first}"), "kill_trial")
         assert "already" in server.act("kill_trial", [first])[0]["message"]
-        # The search goes on with the next trial.
+        # The search continues with the next trial.
         wait_until(lambda: any(row["batches"] for row in _trials(server, canceled) if row["id"] != first))
         results = [*server.act("cancel", [canceled]), *server.act("kill", [killed])]
         assert [result["ok"] for result in results] == [True, True], results
@@ -305,7 +305,7 @@ def test_a_running_search_is_killed_trial_by_trial_canceled_and_killed(searches:
             assert {row["state"] for row in _trials(server, number)} == {"CANCELED"}
             detail = server.get(f"/api/experiments/{number}")
             assert not any(_enabled(detail, name) for name in ("pause", "cancel", "kill"))
-        # What is canceled saves first, what is killed does not.
+        # A canceled trial saves first, a killed one does not.
         assert server.get(f"/api/experiments/{canceled}/checkpoints")["rows"]
         assert server.get(f"/api/experiments/{killed}/checkpoints")["rows"] == []
         wait_until(lambda: searches.runners() == [])

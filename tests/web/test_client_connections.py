@@ -1,4 +1,4 @@
-"""Clients that connect and do nothing, or send or read too slowly, take nothing away from others."""
+"""Clients that connect and do nothing, or send or read too slowly, do not prevent others from being served."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_connections(server: Server) -> int:
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the server has closed a connection; nothing else was sent to it."""
+    """Return whether the server has closed a connection; nothing else was sent to it."""
     if not select.select([client], [], [], 0)[0]:
         return False
     try:
@@ -56,7 +56,7 @@ def wait_for_end(client: socket.socket) -> bytes:
 
 @contextmanager
 def few_files(limit: int) -> Iterator[None]:
-    """Processes that are started in this block can open few files."""
+    """Limit the number of open files of processes that are started in this block."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
     try:

@@ -48,7 +48,7 @@ PATHS = [
 
 
 def ended_experiment(store: Store) -> tuple[int, int]:
-    """An experiment with reports, a checkpoint and log lines, and a failed trial."""
+    """Create an experiment with reports, a checkpoint and log lines, and a failed trial."""
     lease, (first, second) = with_trials(store, 2)
     attempt = begin_managed(store, lease, first)
     rows: list[Any] = [metric(attempt, "training", step, {"loss": 1.0}) for step in (1, 2)]
@@ -65,7 +65,7 @@ def ended_experiment(store: Store) -> tuple[int, int]:
 
 @pytest.fixture
 def after_statement(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], object]], list[str]]:
-    """Does something after a connection for reading has executed so many statements; returns what it executes."""
+    """Calls a function after a connection for reading has executed N statements; returns the statements."""
 
     def install(number: int, act: Callable[[], object]) -> list[str]:
         executed: list[str] = []
@@ -100,7 +100,7 @@ def test_deleted_while_it_is_read(
         executed = after_statement(number, partial(delete_experiment, store, experiment))
         answer = site.ask("GET", path.format(experiment=experiment, trial=trial), site.bearer)
         assert answer.status_code in (200, 404), (number, executed[number - 1], answer.text)
-        if len(executed) < number:  # it was not deleted any more
+        if len(executed) < number:  # it was not deleted
             break
     assert number > 2
 
@@ -108,7 +108,7 @@ def test_deleted_while_it_is_read(
 def test_all_routes_that_read_experiments_are_asked() -> None:
     asked = {re.sub(r"\{\w+\}", "", path.partition("?")[0]) for path in PATHS}
     routes = {re.sub(r"\{\w+\}", "", path) for path, methods in document()["paths"].items() if "get" in methods}
-    # The poll reads no experiments, models are not deleted with one, and the others look for files before any query.
+    # The poll reads no experiments, models are not deleted with one, and the others check files before any query.
     assert routes - asked == {
         "/api/changes",
         "/api/models",

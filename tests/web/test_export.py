@@ -31,7 +31,7 @@ from tests.web.test_routes import HOSTILE, filled
 
 @pytest.fixture
 def static(tmp_path: Path) -> Path:
-    """A built page in the form of the real one."""
+    """Return a minimal page in the form of the real one."""
     directory = tmp_path / "static"
     directory.mkdir()
     (directory / "index.html").write_text(

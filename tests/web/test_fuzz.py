@@ -1,4 +1,4 @@
-"""No request, however odd, makes the server fail: every parameter of every route gets values that nobody expects."""
+"""No request, however odd, makes the server fail: every parameter of every route gets unexpected values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets an answer: every route without and with credentials, and requests that other sites have caused."""
+"""Which requests are answered: every route with and without credentials, and requests that other sites have caused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asked(site: Site, method: str, path: str, headers: dict[str, str]) -> Any:
 
 
 def raw_status(site: Site, method: str, path: str) -> int:
-    """The status of the answer to a path that is sent as it is: a client would remove the dots."""
+    """Return the status of the answer to a path that is sent as it is: a client would remove the dots."""
 
     async def send() -> int:
         status = 0
@@ -163,7 +163,7 @@ def test_changes_need_json_of_limited_size(site: Site) -> None:
 
     refused(site.ask("POST", "/api/actions", headers, content=pieces()), 413)
     refused(site.ask("GET", "/api/changes", headers, content=b"{}"), 400)
-    # Before a login less is read: everybody on the machine can send it.
+    # Before a login less is read, because all users of the machine can send requests.
     refused(
         site.ask("POST", "/login", {"Content-Type": "application/json"}, content=b" " * (MOST_LOGIN_BYTES + 1)), 413
     )
@@ -197,7 +197,7 @@ def test_no_route_changes_anything_on_get(site: Site) -> None:
 
 
 def test_every_id_in_a_path_is_one_segment(site: Site) -> None:
-    """`..` in the place of each id, in every spelling, leads nowhere."""
+    """`..` in the place of each id, in every spelling, reaches no other route or file."""
     from determined.web.openapi import document
 
     for template, methods in document()["paths"].items():

@@ -60,7 +60,7 @@ def test_no_file_is_longer_than_300_lines() -> None:
 
 
 def test_nothing_is_inserted_as_html_and_no_code_is_made_from_text() -> None:
-    """What a program wrote is shown as text: no source may use the ways around Preact's escaping."""
+    """Output of programs is shown as text: no source may use the ways around Preact's escaping."""
     ways = (
         "dangerouslySetInnerHTML",
         "innerHTML",

@@ -1,4 +1,4 @@
-"""What the reading routes answer, from both databases: shapes, hostile text, missing things."""
+"""What the reading routes answer, from both databases: types, hostile text, missing objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOSTILE = [
 
 
 def answers_are_valid(site: Site, paths: list[str]) -> None:
-    """The answers are of the types that the OpenAPI document, and so the page, is written from."""
+    """Check that the answers have the types in the OpenAPI document, from which those of the page are generated."""
     routes = documented_routes()
     for path in paths:
         (route,) = [one for one in routes if one.path_regex.match(path.partition("?")[0])][:1]
@@ -42,7 +42,7 @@ def answers_are_valid(site: Site, paths: list[str]) -> None:
 
 
 def _read_back(value: Any) -> Any:
-    """Numbers that JSON does not have are texts in an answer."""
+    """Read an answer; numbers that JSON does not have are texts in it."""
     if isinstance(value, dict):
         return {key: _read_back(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -55,7 +55,7 @@ def _read_back(value: Any) -> Any:
 
 
 def filled(store: Store) -> tuple[int, list[int]]:
-    """A search of three trials, of which one has reported."""
+    """Create a search of three trials, of which one has reported."""
     lease, trials = with_trials(store, 3, name=HOSTILE[0], labels=HOSTILE[:3])
     attempt = begin_managed(store, lease, trials[0], passed={"lr": 0.25})
     rows: list[Any] = [metric(attempt, "training", step, {"loss": 1.0 / step, "a/b, c": step}) for step in range(1, 40)]
@@ -496,7 +496,7 @@ def nested(levels: int, kind: type) -> Any:
 def test_nested_hyperparameters_are_shown_or_said_to_be_too_deep(
     site: Site, store: Store, kind: type, levels: int, is_shown: bool
 ) -> None:
-    """A configuration has at most 64 levels; a store that another program has written may have any number."""
+    """A configuration has at most 64 levels; a store that another program has written may have more."""
     hparams = {"deep": nested(levels, kind), "lr": 0.1}
     lease, (other,) = with_trials(store, 1)
     (trial,) = store.experiments.commit(lease, Change(new_trials=(new_trial(1, hparams=hparams),)))

@@ -1,4 +1,4 @@
-"""A store that is missing, empty, newer, damaged, deleted, replaced or restarted gives a sentence, and works again."""
+"""If a store is missing, empty, newer, damaged, deleted, replaced or restarted, the page says so, and recovers."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def drawn_with_note(server: Server) -> str:
 
 
 def test_charts_are_drawn_while_no_file_can_grow(place: str, static: Path, tmp_path: Path) -> None:
-    """As with a quota, or without space: the cache file is created, but cannot be filled."""
+    """As with a quota, or on a full disk: the cache file is created, but cannot grow."""
     write_run(place)
     env = {"DET_STORE": place, "XDG_DATA_HOME": str(tmp_path / "data")}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""Stores of both kinds, the SDK on one of them, and a built page as small as possible."""
+"""Stores of both kinds, the SDK on one of them, and a minimal built page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["place", "postgres", "postgres_stores", "sqlite_stores", "sdk", "stat
 
 @pytest.fixture(scope="session")
 def static(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A built page in the form of the real one, in the place of the real one."""
+    """Return a minimal page in the form of the real one, in its place."""
     directory = tmp_path_factory.mktemp("static")
     (directory / "index.html").write_text(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,4 +1,4 @@
-"""What a browser makes of the HTML that a notebook shows."""
+"""Parses the HTML that a notebook shows as a browser does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Parsed(HTMLParser):
 
 
 class Chart:
-    """The frame in what a notebook shows: its attributes, the document in it, and the data of that."""
+    """The frame in the output of a notebook: its attributes, the document in it, and its data."""
 
     def __init__(self, html: str) -> None:
         self.outside = Parsed(html)

@@ -1,4 +1,4 @@
-"""Trials, experiments and comparisons as a notebook shows them: which curves, how large, and where there is no page."""
+"""Trials, experiments and comparisons in a notebook: curves, their size, and the text without a built page."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_metric_is_chosen_by_its_name(sdk: Determined, store: Store, metric: s
 
 
 def test_the_best_trials_of_a_large_search_are_shown_and_the_rest_is_counted(sdk: Determined, store: Store) -> None:
-    # The trials become worse with their number, so the oldest are the best.
+    # The metrics become worse with the number of the trial, so the oldest are the best.
     experiment, trials = searched(store, [{"lr": number} for number in range(60)], steps=[10, 20])
     html = sdk.get_experiment(experiment)._repr_html_()
     assert Chart(html).trials == trials[:50]

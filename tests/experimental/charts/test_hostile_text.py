@@ -1,4 +1,4 @@
-"""Whatever a program wrote into names and values is text in a notebook, inside and outside of the frame."""
+"""Names and values that a program wrote are text in a notebook, inside and outside of the frame."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ texts = st.lists(st.one_of(st.sampled_from(FRAGMENTS), anything), min_size=1, ma
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory, static: Path) -> Iterator[tuple[Session, ChartData]]:
-    """The data of a chart of two trials of two experiments."""
+    """Return the data of a chart of two trials of two experiments."""
     place = str(tmp_path_factory.mktemp("store") / "store.sqlite")
     store = open_store(place)
     _, (first,) = searched(store, [{"lr": 0.1}], name="one")
@@ -60,12 +60,12 @@ def read(tmp_path_factory: pytest.TempPathFactory, static: Path) -> Iterator[tup
 
 
 def readable(metric: str) -> str:
-    """The name of a metric as it is read: no half of a surrogate pair."""
+    """Return the name of a metric as it is read: without halves of surrogate pairs."""
     return re.sub("[\ud800-\udfff]", "\ufffd", metric)
 
 
 def with_texts(data: ChartData, name: str, setting: str, value: str, metric: str, note: str) -> ChartData:
-    """The same chart of trials that have other names."""
+    """Return the same chart of trials that have other names."""
     experiments = {number: row._replace(name=name) for number, row in data.experiments.items()}
     trials = [row._replace(hparams={setting: value}, reason=note) for row in data.trials]
     settings: dict[int, dict[str, Any]] = {row.id: {setting: value} for row in trials}
@@ -117,7 +117,7 @@ def test_tables_and_text_are_text(
 @pytest.mark.parametrize("hostile", [text for text in FRAGMENTS if "\x00" not in text])
 def test_what_a_program_stored_is_shown_as_text(tmp_path: Path, static: Path, hostile: str) -> None:
     """The same through a store, and for objects of every kind."""
-    storable = hostile.encode("utf-8", "replace").decode()  # a database has no halves of pairs, JSON in it has
+    storable = hostile.encode("utf-8", "replace").decode()  # a database cannot store halves of pairs, JSON in it can
     store = open_store(str(tmp_path / "store.sqlite"))
     report = lambda number, step: {**falling(number, step), hostile: step}  # noqa: E731
     experiment, trials = searched(store, [{hostile: hostile, "lr": 1}, {"lr": 2}], report=report, name=storable)

@@ -64,7 +64,7 @@ def read_back(notebook: Notebook, path: Path) -> list[str]:
 
 
 def check(html: str) -> None:
-    """The HTML has tables, a chart where the page is built, and no secrets; what programs wrote is text."""
+    """Check that the HTML has tables, a chart if the page is built, no secrets, and no active text of programs."""
     assert "sesame" not in html
     assert set(Parsed(html).tags()) <= {"table", "tr", "th", "td", "p", "iframe"}
     if not is_built(STATIC):

@@ -1,4 +1,4 @@
-"""A real Chromium that looks at a real `det ui`; an error on its console fails the test."""
+"""A real Chromium that opens a real `det ui`; an error on its console fails the test."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Ui:
 def running_ui(search: Search) -> Iterator[Ui]:
     """Run `det ui` on the store of a search."""
     process = subprocess.Popen(
-        # A port of its own: the default one would be taken by the next server of another test when this one ends.
+        # A separate port: the default one would be taken by the server of another test when this one ends.
         [*DET, "ui", "--no-browser", "--json", "--port", str(free_port())],
         env=search.env(),
         stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ def running_ui(search: Search) -> Iterator[Ui]:
 
 @dataclass
 class Visitor:
-    """One browser context that is logged in, and what its console said."""
+    """A browser context that is logged in, and the messages of its console."""
 
     ui: Ui
     page: api.Page
@@ -123,7 +123,7 @@ def visiting(
 
 
 def serious_problems(page: api.Page) -> list[str]:
-    """Return what axe finds on a page that somebody could not use because of it."""
+    """Return what axe finds on a page that makes it unusable for some people."""
     page.evaluate(AXE.read_text())
     result = page.evaluate("() => axe.run({ resultTypes: ['violations'] })")
     return [

@@ -1,6 +1,6 @@
-"""A store with a search that has failures, a second search, a queue, and a browser that looks at them.
+"""A store with a search that has failures, a second search, a queue, and a browser.
 
-Each worker makes them once for the whole package: what a test changes there, no other test may depend on.
+Each worker creates them once for the whole package: no test may depend on what another test changes there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ CONFIG: dict[str, Any] = {
 
 @pytest.fixture(scope="package")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
-    """An adaptive search of 16 trials, of which those with opt = lion failed, a grid of two, and one that waits.
+    """Create an adaptive search of 16 trials, in which those with opt = lion failed, a grid of two, and a waiting
+    experiment.
 
     The grid has other code.
     """
@@ -70,7 +71,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Search:
     waiting = Search(home, MODEL, {**CONFIG, "name": "a <b>later</b> search"}, environment=environment).create()
     search.det("model", "create", "digits <u>model</u>")
     with search.opened() as store:
-        # Without a daemon, as after a restart of the machine: nothing starts while tests look.
+        # Without a daemon, as after a restart of the machine: nothing starts during the tests.
         store.queue.add(NewEntry(waiting, socket.gethostname(), this_user(), priority=7, slots=1))
         store.write(samples(store, 3, "cpu", "load"))
     return search
@@ -97,14 +98,14 @@ def samples(store: Store, trial_id: int, group: str, name: str) -> list[MetricRo
 
 @pytest.fixture(scope="package")
 def ui(runs: Search) -> Iterator[Ui]:
-    """`det ui` on that store."""
+    """Run `det ui` on that store."""
     with running_ui(runs) as started:
         yield started
 
 
 @pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Browser]:
-    """Chromium without a window."""
+    """Start Chromium without a window."""
     home = str(tmp_path_factory.mktemp("browser"))  # for its caches
     if (reason := why_not()) is not None:
         pytest.skip(reason)
@@ -117,6 +118,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Browser]:
 
 @pytest.fixture
 def visitor(browser: api.Browser, ui: Ui) -> Iterator[Visitor]:
-    """A browser profile that has logged in; an error on its console fails the test."""
+    """Return a browser profile that has logged in; an error on its console fails the test."""
     with visiting(browser, ui) as one:
         yield one

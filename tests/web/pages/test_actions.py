@@ -53,7 +53,7 @@ def _fork_with_changed_hyperparameters(visitor: Visitor, search: Search) -> None
     dialog = _choose(page, "Fork")
     dialog.get_by_label("Other settings").fill("searcher.max_trials=many")
     dialog.get_by_role("button", name="Fork").click()
-    expect(dialog.locator("[role=alert]")).to_contain_text("max_trials")  # refused: what was typed can be corrected
+    expect(dialog.locator("[role=alert]")).to_contain_text("max_trials")  # refused: the input can be corrected
     dialog.get_by_label("Other settings").fill("searcher.max_trials=1")
     dialog.get_by_label("lr", exact=True).fill("0.05")
     dialog.get_by_role("button", name="Fork").click()

@@ -1,4 +1,4 @@
-"""The charts as a person uses them: what they have drawn, what the mouse finds there, and their settings."""
+"""The charts as a user sees them: what they draw, what the mouse finds there, and their settings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _point_at(page: api.Page, canvas: api.Locator, place: tuple[float, float]) -
 
 
 def _tip_of_something_drawn(page: api.Page, label: str) -> str:
-    """Return what the chart says about one of the places where it has drawn something."""
+    """Return the tooltip of one of the places where the chart has drawn something."""
     canvas = _canvas(page, label)
     places = wait_until(lambda: canvas.evaluate(COLOURED), f"nothing was drawn: {label}")
     _point_at(page, canvas, random.Random(label).choice(places))
@@ -142,7 +142,7 @@ def test_log_axes_smoothing_and_epochs_change_the_curves_and_are_in_the_address(
     page.get_by_label("Smoothing").fill("0.9")
     expect_another_picture()
     assert "smooth=0.9" in page.url
-    expect(page.locator(".chart-foot").first).to_contain_text("not finite, marked")  # smoothing hides none
+    expect(page.locator(".chart-foot").first).to_contain_text("not finite, marked")  # smoothing hides no point
     page.goto(page.url)
     expect(page.get_by_label("log y")).to_be_checked()
     expect(chart.locator(".u-over")).to_be_visible()
@@ -152,7 +152,7 @@ def test_log_axes_smoothing_and_epochs_change_the_curves_and_are_in_the_address(
     chart = page.get_by_role("application", name="Curves of validation/loss")
     chart.locator(".u-over").evaluate("(over) => over.setAttribute('data-before', '')")
     page.get_by_role("button", name="Epochs", exact=True).click()
-    expect(chart.locator(".u-over[data-before]")).to_have_count(0)  # drawn anew
+    expect(chart.locator(".u-over[data-before]")).to_have_count(0)  # drawn again
     expect(chart.locator(".u-over")).to_be_visible()
     chart.focus()
     page.keyboard.press("ArrowRight")

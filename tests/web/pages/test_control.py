@@ -1,4 +1,4 @@
-"""A queue that runs: which experiment holds a slot, and how trials and experiments are ended by clicking."""
+"""A running queue: which experiment holds a slot, and how trials and experiments are ended by clicking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 90_000  # milliseconds
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Search]:
-    """Searches of two trials that take their time, on a machine with one slot."""
+    """Create slow searches of two trials, on a machine with one slot."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     slowly = tmp_path / "slowly"
@@ -75,7 +75,7 @@ def test_trials_and_experiments_of_a_queue_are_ended_by_clicking(slow: Search, b
         _confirm(page, page.locator(".chosen-bar"), "Kill trial")
         expect(trial).not_to_contain_text("Running", timeout=PATIENCE)
         other = page.locator("tbody tr", has=page.get_by_label("Select 2", exact=True))
-        expect(other).to_contain_text("Running", timeout=PATIENCE)  # the search goes on without it
+        expect(other).to_contain_text("Running", timeout=PATIENCE)  # the search continues without it
 
         page = visitor.open("/queue")
         _confirm(page, rows.nth(0), "Cancel")
@@ -91,6 +91,6 @@ def test_trials_and_experiments_of_a_queue_are_ended_by_clicking(slow: Search, b
         killed, canceled = store.experiments.trials(first)
         assert [store.experiments.get(number).state for number in (first, second)] == ["CANCELED", "CANCELED"]
         assert (killed.state, canceled.state) == ("CANCELED", "CANCELED")
-        # A canceled trial saves a checkpoint before it ends; a killed one has no time to.
+        # A canceled trial saves a checkpoint before it ends; a killed one does not.
         assert store.checkpoints(canceled.id)
         assert not any(row.steps_completed % 16 for row in store.checkpoints(killed.id))

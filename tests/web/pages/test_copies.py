@@ -1,4 +1,4 @@
-"""What "Copy as det" and "Copy as Python" put on the clipboard can be run."""
+"""The texts that "Copy as det" and "Copy as Python" put on the clipboard can be run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DOWNLOADS = {"download", "download-model-def"}
 
 
 def _copied(page: api.Page, button: api.Locator) -> str:
-    """Return what a button puts on the clipboard."""
+    """Return the text that a button puts on the clipboard."""
     page.evaluate("() => navigator.clipboard.writeText('')")
     button.click()
     return str(wait_until(lambda: page.evaluate("() => navigator.clipboard.readText()"), "nothing was copied"))
 
 
 def _copies(page: api.Page) -> Iterator[str]:
-    """Return all that the buttons and the first menu of a page copy as commands and as programs."""
+    """Return the commands and the programs that the buttons and the first menu of a page copy."""
     for label in ("Copy as det", "Copy as Python"):
         button = page.get_by_role("button", name=label).first
         if button.count():

@@ -18,7 +18,7 @@ from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
 from tests.web.pages.test_pages import VIEWS
 from tests.web.test_export import answers_in
 
-# What else an address can hold: brushes, a selection, a zoom, a marked moment, filters of a log.
+# What an address can contain in addition: brushes, a selection, a zoom, a marked moment, filters of a log.
 CHOICES = [
     "/experiments/1?brush=lr:0~0.5;metric:0~0.9&sel=1-9&trial=12",
     "/experiments/1?axis=time&x=0.1~3.5",
@@ -108,7 +108,7 @@ def test_an_exported_view_opens_from_disk_without_a_server(
 
 
 def test_an_export_without_a_browser_has_all_that_the_page_asks_for(visitor: Visitor, ui: Ui) -> None:
-    """`det ui export` knows the requests of each view from `export_requests.py`, the page makes them itself."""
+    """`det ui export` knows the requests of each view from `export_requests.py`; the page makes them itself."""
     missing = {}
     asked: list[str] = []
     visitor.page.on("request", lambda request: asked.append(request.url.removeprefix(ui.url)))
@@ -160,7 +160,7 @@ def test_the_page_says_that_the_server_has_ended(runs: Search, browser: api.Brow
 
 
 def test_a_chart_draws_in_a_sandboxed_frame_without_a_server(browser: api.Browser, ui: Ui, tmp_path: Path) -> None:
-    """As the output of a notebook: the script, the styles and the curves in one frame that has no origin."""
+    """As the output of a notebook: the script, the styles and the curves in one frame without an origin."""
     path = "/api/curves?axis=batches&key=validation%2Floss&points=1000&trials=17%2C18"
     request = urllib.request.Request(ui.url + path, headers={"Authorization": f"Bearer {ui.token}"})
     with urllib.request.urlopen(request) as response:

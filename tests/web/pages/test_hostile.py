@@ -79,7 +79,7 @@ CHECK = """() => {
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Search:
-    """Two experiments whose every text is hostile, with one trial each; the second one fails."""
+    """Create two experiments with hostile text in every field, with one trial each; the second one fails."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     home = tmp_path_factory.mktemp("hostile")
@@ -118,7 +118,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Search:
         store.registry.register(made.id, checkpoint)
         edit = Edit(name=LONG, notes=LONG, labels=labels, set_metadata=metadata)
         store.registry.edit_version(made.id, 1, edit)
-        # Values that a configuration may not have, but a program can pass.
+        # Values that a configuration must not have, but a program can pass.
         odd = {"nan": math.nan, "infinite": [math.inf, -math.inf], "huge": 10**400, HOSTILE: {"a": {"b": [{}]}}}
         run = start(program=f"/home/me/{HOSTILE}.py")
         attempt = store.begin_attempt(run._replace(run=run.run._replace(hparams=odd)))

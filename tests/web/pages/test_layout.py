@@ -1,4 +1,4 @@
-"""What a table or a phone leaves out of sight: the page says or shows where it is."""
+"""What does not fit a table or a phone: the page says or shows where it is."""
 
 from __future__ import annotations
 

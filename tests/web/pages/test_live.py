@@ -1,4 +1,4 @@
-"""What happens while somebody looks: a search that runs, is paused and activated by clicking, a killed trial."""
+"""Changes while the page is open: a search that runs, is paused and activated by clicking, a killed trial."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = 90_000  # milliseconds
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Search]:
-    """One trial that takes its time until the file `slowly` is deleted."""
+    """Create a trial that is slow until the file `slowly` is deleted."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     slowly = tmp_path / "slowly"
@@ -73,7 +73,7 @@ def test_a_running_search_is_followed_paused_and_activated_by_clicking(slow: Sea
         expect(page.locator(".live")).to_contain_text("1 running", timeout=PATIENCE)
         expect(page.locator(".chart-foot").first).to_contain_text("points", timeout=PATIENCE)
         first = page.locator(".chart-foot").first.inner_text()
-        expect(page.locator(".chart-foot").first).not_to_have_text(first, timeout=PATIENCE)  # it grows by itself
+        expect(page.locator(".chart-foot").first).not_to_have_text(first, timeout=PATIENCE)  # it grows without a reload
         page.get_by_role("button", name="Pause", exact=True).click()
         expect(page.locator(".toasts")).to_contain_text("Pausing")
         expect(page.locator(".title .badge").first).to_contain_text("Paused", timeout=PATIENCE)
@@ -96,7 +96,7 @@ def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search,
         expect(page.locator("tbody tr")).to_have_count(2)
         lost = page.locator("tbody tr").first
         expect(lost).to_contain_text("Lost")
-        expect(lost).to_contain_text("SIGKILL")  # as the runner saw it: the process could not say so
+        expect(lost).to_contain_text("SIGKILL")  # as the runner recorded it: the process could not
         reached = int(lost.locator("td").nth(5).inner_text())
         assert reached >= 18  # all its steps after 16 were trained again
 

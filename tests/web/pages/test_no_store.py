@@ -1,4 +1,4 @@
-"""A page that is opened before anything was recorded says so, and shows the first run without being loaded again."""
+"""A page that is opened before anything was recorded says so, and shows the first run without a reload."""
 
 from __future__ import annotations
 

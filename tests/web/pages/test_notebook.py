@@ -19,7 +19,7 @@ from tests.helpers.notebooks import started
 from tests.web.pages.browser import AXE, why_not
 
 HOSTILE = "</script><script>parent.document.title='hacked'</script><img src=x onerror=alert(1)>\"'<!-- \u202eabc\u2028"
-# As Jupyter inserts HTML into its page; scripts in it are not executed, but handlers of events would be.
+# As Jupyter inserts HTML into its page; scripts in it are not executed, but event handlers would be.
 NOTEBOOK = """<!doctype html><html><head><meta charset="utf-8"><title>notebook</title></head><body>
 <script type="application/json" id="outputs">{outputs}</script>
 <script>
@@ -34,7 +34,7 @@ for (const html of JSON.parse(document.getElementById("outputs").textContent)) {
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with the outputs of a notebook: a trial, an experiment, a comparison, and the best of many trials."""
+    """Return a page with outputs of a notebook: a trial, an experiment, a comparison, and the best of many trials."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     home = tmp_path_factory.mktemp("notebook")
@@ -79,13 +79,13 @@ def executed(home: Path, place: str, cells: list[str]) -> list[str]:
 
 @dataclass
 class Reader:
-    """A browser that shows the notebook, and what its console said or its frames tried to load."""
+    """A browser that shows the notebook, the messages of its console, and what its frames tried to load."""
 
     page: api.Page
     said: list[str]
 
     def chart(self, number: int) -> api.FrameLocator:
-        """Return the chart of a cell, which is drawn."""
+        """Return the chart of a cell after it was drawn."""
         cell = self.page.locator(".output").nth(number)
         expect(cell.locator("iframe")).to_have_count(1)
         cell.locator("iframe").scroll_into_view_if_needed()  # a browser draws no frames that are out of sight
@@ -153,7 +153,7 @@ def test_hostile_text_is_text_inside_and_outside_of_the_frames(browser: api.Brow
         expect(chart.locator(".legend li").nth(1)).to_contain_text("trial 2")
         chart.get_by_role("button", name="Table").click()
         expect(chart.locator(".chart-table tbody tr").nth(1)).to_contain_text(f"lr=0.2, {HOSTILE}=")
-        assert chart.locator(".legend a, .chart-table a").count() == 0  # no other views are there
+        assert chart.locator(".legend a, .chart-table a").count() == 0  # there are no other views
 
 
 def test_a_frame_reaches_neither_the_notebook_nor_a_server(browser: api.Browser, notebook: Path) -> None:

@@ -68,7 +68,7 @@ def test_axe_finds_nothing_serious(theme: str, width: int, browser: api.Browser,
 
 
 def _problems_of(page: api.Page) -> list[str]:
-    """Return what keeps somebody from using the page."""
+    """Return what makes the page unusable for some people."""
     wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return [*serious_problems(page), *([f"{wide} pixels wider than the window"] if wide > 0 else [])]
 
@@ -83,7 +83,7 @@ def test_the_login_file_leads_in_once_and_its_code_is_not_kept(browser: api.Brow
             expect(page.locator("table")).to_contain_text("Stopped early")
             assert page.url == f"{ui.url}/"
             page.reload()
-            expect(page.locator("table")).to_contain_text("Stopped early")  # the session stays
+            expect(page.locator("table")).to_contain_text("Stopped early")  # the session is kept
             stored = page.evaluate("() => JSON.stringify({ ...localStorage, ...sessionStorage })")
             assert match[1] not in stored
             assert ui.token not in stored
@@ -171,7 +171,7 @@ def test_curves_have_a_spike_a_nan_and_crosses_and_zoom_fetches_finer_points(vis
     assert "x=" in page.url
     page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
     expect(page.locator(".tip")).to_contain_text("trial")
-    # The chart is drawn anew when the points arrive. A pointer that rests on it still has its tip.
+    # The chart is drawn again when the points arrive. A pointer that rests on it still has its tooltip.
     page.locator(".u-over").evaluate("(over) => over.setAttribute('data-before', '')")
     with page.expect_response(lambda answer: "/api/curves" in answer.url and "from=" in answer.url) as response:
         finer_points.pop().continue_()

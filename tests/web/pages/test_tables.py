@@ -40,7 +40,7 @@ def test_sorting_by_two_columns_and_baselines_on_top(runs: Search, visitor: Visi
     page.get_by_role("button", name="Pin on top").click()
     expect(page.locator("tr.baseline")).to_have_count(1)
     expect(page.locator(".table tbody tr").first).to_have_class("chosen here baseline")
-    page.fill("[data-filter]", "state = COMPLETED")  # a baseline stays whatever the filter leaves
+    page.fill("[data-filter]", "state = COMPLETED")  # a baseline stays whichever rows match the filter
     page.keyboard.press("Escape")
     address = page.url
     assert f"base={last}" in address
@@ -83,7 +83,7 @@ def test_columns_are_ordered_and_pinned(visitor: Visitor) -> None:
 
 @pytest.fixture
 def several(tmp_path: Path) -> Search:
-    """Three experiments that have ended, with two trials each."""
+    """Create three experiments that have ended, with two trials each."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     environment = {"XDG_STATE_HOME": str(tmp_path / "state")}

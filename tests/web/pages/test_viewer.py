@@ -1,4 +1,4 @@
-"""What depends on who looks: a hidden tab asks for nothing, a quiet store is asked less often, times are local ones."""
+"""Effects of the viewer: a hidden tab does not poll, a quiet store is polled less often, times are local."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _polls(page: api.Page) -> int:
 
 
 def _waits(page: api.Page, count: int) -> list[int]:
-    """Return for how long the page waited after each of its polls, of which there have been so many."""
+    """Return how long the page waited after each of its first N polls."""
     found: list[int] = []
 
     def are_all() -> bool:
@@ -52,7 +52,7 @@ def _waits(page: api.Page, count: int) -> list[int]:
 
 @pytest.fixture
 def watched(visitor: Visitor) -> api.Page:
-    """A page that nothing happens on, whose timers wait until the test says so; it has answered one poll."""
+    """Open a page on which nothing happens; its timers wait for the test, and it has received one answer to a poll."""
     page = visitor.page
     page.clock.install()
     visitor.open("/runs")

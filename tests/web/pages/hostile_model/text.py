@@ -1,4 +1,4 @@
-"""Text with everything that a page could mistake for something else."""
+"""Text with everything that a page could interpret instead of showing it."""
 
 from __future__ import annotations
 

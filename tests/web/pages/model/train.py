@@ -1,6 +1,6 @@
-"""A quick program of a search, without torch: curves with a spike and NaN, colours, a crash where opt is "lion".
+"""A fast program of a search, without torch: curves with a spike and NaN, colours, a crash where opt is "lion".
 
-As long as the file SLOWLY exists, it takes its time.
+As long as the file SLOWLY exists, it is slow.
 """
 
 from __future__ import annotations
