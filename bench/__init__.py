@@ -1,1 +1,1 @@
-"""How much the library costs beside a bare PyTorch loop: `python -m bench`."""
+"""Measure the overhead of the library over a bare PyTorch loop: `python -m bench`."""

@@ -1,4 +1,4 @@
-"""Run the cases, print one table, keep the numbers. A missed target is marked; it does not change the exit code."""
+"""Run the cases, print one table, store the numbers. A missed target is marked; it does not change the exit code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were taken on."""
+    """Return the machine on which the numbers were measured."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""The inside of a measuring process: `python program.py module:function JSON result-file`."""
+"""The program of a measuring process: `python program.py module:function JSON result-file`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that trains one batch and says how much CPU time the process had used by then."""
+"""A script that trains one batch and prints the CPU time that the process has used so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which peers there are, and which of them are installed; nothing is imported to find out."""
+"""The peers, and which of them are installed; nothing is imported to find out."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ PEERS = {
 
 
 def installed(name: str) -> bool:
-    """Is it there? Whether it can be imported shows when it trains."""
+    """Return whether a peer is installed; whether it can be imported is seen when it trains."""
     return importlib.util.find_spec(PEERS[name][0]) is not None

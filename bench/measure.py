@@ -44,7 +44,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is run."""
+    """The number of repetitions."""
 
     block: int = 100  # batches of a block, with one report in it
     pairs: int = 60  # pairs of blocks in a process
@@ -195,9 +195,9 @@ def alternate(own: Callable[[], int], bare: Callable[[], int], pairs: int, *, se
 
 
 def child_environment(home: Path) -> dict[str, str]:
-    """One thread, a data directory that goes away, no variables of a run around us.
+    """Return an environment with one thread, a temporary data directory, and no variables of an outer run.
 
-    Sources are compiled once and kept, as on any machine that does not forbid it: torch's are, too.
+    Sources are compiled once and the result is kept, as on any machine that does not forbid it: torch's as well.
     """
     dropped = ("DET_", "PYTHONDONTWRITEBYTECODE")
     keep = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
@@ -212,7 +212,7 @@ def child_environment(home: Path) -> dict[str, str]:
 
 
 class ChildError(RuntimeError):
-    """A measuring process failed; the message is the end of what it said."""
+    """A measuring process failed; the message is the end of its output."""
 
 
 def in_child(
@@ -222,7 +222,7 @@ def in_child(
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """Call `module:function(**arguments)` in a process of its own; both ways as JSON."""
+    """Call `module:function(**arguments)` in a separate process; arguments and result are passed as JSON."""
     return in_children(function, [arguments], prefix=prefix, environments=[environment or {}])[0]
 
 
@@ -236,7 +236,7 @@ def in_children(
     """The same in several processes at once: the ranks of a job."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         home = Path(directory)
-        # A script of its own, as users have one: its directory is small, and so is the snapshot of its code.
+        # A separate script, as users have one: its directory is small, and so is the snapshot of its code.
         script = home / "program.py"
         script.write_text("from bench.child import main\n\nmain()\n")
         started = []
@@ -261,7 +261,7 @@ def in_children(
 
 
 def pairs_in_children(function: str, arguments: Mapping[str, Any], processes: int) -> Pairs:
-    """`module:function(seed=..., **arguments)` in several processes one after the other, their pairs together."""
+    """Call `module:function(seed=..., **arguments)` in several processes in sequence; return all pairs."""
     return Pairs.together([Pairs(**in_child(function, {**arguments, "seed": seed})) for seed in range(processes)])
 
 
@@ -270,7 +270,7 @@ def as_json(pairs: Pairs) -> dict[str, Any]:
 
 
 def slow_clock(factor: float = 50) -> None:
-    """Let this process's clock run as slowly as the process itself does under callgrind."""
+    """Slow the clock of this process down as much as callgrind slows down the process."""
     real, start = time.monotonic, time.monotonic()
     time.monotonic = lambda: start + (real() - start) / factor
 
@@ -280,12 +280,12 @@ def valgrind() -> str | None:
 
 
 def mark() -> None:
-    """Under `instructions`: a count ends here, and the next one begins. Elsewhere this does nothing."""
-    os.getpriority(os.PRIO_PROCESS, 0)  # a function of the C library that nobody else calls
+    """Under `instructions`: end a count, and begin the next one. Otherwise do nothing."""
+    os.getpriority(os.PRIO_PROCESS, 0)  # a function of the C library that is not called otherwise
 
 
 def instructions(function: str, arguments: Mapping[str, Any]) -> list[int]:
-    """How many instructions a process that calls `module:function(**arguments)` takes from each mark to the next."""
+    """Return the instructions that `module:function(**arguments)` takes between marks."""
     program = valgrind()
     assert program is not None
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
@@ -302,6 +302,6 @@ def instructions(function: str, arguments: Mapping[str, Any]) -> list[int]:
             ],
             environment={"PYTHONHASHSEED": "0"},
         )
-        # Files .1, .2, ... end with a mark each; what comes before the first mark is start-up.
+        # Files .1, .2, ... end with a mark each; instructions before the first mark are start-up.
         dumps = sorted(Path(directory).glob("callgrind.out.*"), key=lambda path: int(path.suffix[1:]))
         return [sum(map(int, re.findall(r"^totals: (\d+)", d.read_text(), re.MULTILINE))) for d in dumps[1:]]

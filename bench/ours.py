@@ -13,7 +13,7 @@ from determined import pytorch
 
 
 class Trial(pytorch.PyTorchTrial):
-    """Trains on whatever loader it is given, with reports, TensorBoard and progress as they are by default."""
+    """Trains on the given loader, with reports, TensorBoard and progress in their default settings."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Trial(pytorch.PyTorchTrial):
 
 
 class WithoutValidation(Trial):
-    """For the training cases: their single validation at the end shall cost nothing."""
+    """For the training cases: their single validation at the end must not take time."""
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         return {"nothing": 0.0}
 
 
 def train(model: nn.Module, batches: Any, count: int, *, report_every: int = work.REPORT_EVERY) -> None:
-    """One `fit` over `count` batches."""
+    """Call `fit` once over `count` batches."""
     with pytorch.init() as context:
         pytorch.Trainer(WithoutValidation(context, model, batches), context).fit(
             max_length=pytorch.Batch(count),
@@ -85,10 +85,10 @@ def validate_many(
     before: Callable[[], None],
     after: Callable[[], None],
 ) -> None:
-    """One `fit` in which every batch is followed by a validation, between `before()` and `after()`.
+    """Call `fit` once, in which every batch is followed by a validation, between `before()` and `after()`.
 
-    `before` is called when the training batch was reported, `after` when the loop asks for the next batch: the
-    validation, its report and what is decided after it are in between.
+    `before` is called when the training batch was reported, `after` when the loop requests the next batch: the
+    validation, its report and the decisions after it are in between.
     """
 
     def training() -> Any:

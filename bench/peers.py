@@ -1,8 +1,8 @@
-"""The same training in other libraries, each as its own documentation does it.
+"""The same training in other libraries, each as its own documentation describes it.
 
 Every function trains `model` on one pass over `batches` and writes the mean loss of every 100 batches to TensorBoard.
-Where a library leaves a choice, the cheaper one is taken: no progress bar, no checkpoints, no sanity checks; losses
-are kept detached and become numbers once per report. Lightning logs by `self.log`, which is its own way.
+Where a library has options, the cheaper one is taken: no progress bar, no checkpoints, no sanity checks; losses are
+kept detached and become numbers once per report. Lightning logs by `self.log`, its own method.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench import work
 
 
 class _Report:
-    """The mean loss of the batches since the last report, to TensorBoard."""
+    """Writes the mean loss of the batches since the last report to TensorBoard."""
 
     def __init__(self) -> None:
         from torch.utils.tensorboard import SummaryWriter

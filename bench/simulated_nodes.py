@@ -42,7 +42,7 @@ main({{connection}}, {{parent}}, *{arguments!r})
 
 
 def bridge(nodes: int, slots: int, trials: int, seconds: float, result: Path) -> Callable[[], BridgeProcess]:
-    """For `RayEngine(bridge=...)`: so many trials run for so many seconds after the last one has begun.
+    """Return a bridge for `RayEngine(bridge=...)`: N trials run for a number of seconds after the last one has started.
 
     `result` receives the CPU seconds of the runner in that time, and the number of its answers.
     """
@@ -75,7 +75,7 @@ class _Trial:
 
 
 class _Simulation:
-    """The nodes and their trials. Everything that is said in one round travels as one message of each node."""
+    """The nodes and their trials. All events of a node in one round are sent as one message."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Simulation:
         self._call(trial, "write", [[codec.tagged(row) for row in rows]])
 
     def _tell_status(self, trial: _Trial) -> None:
-        """What a node says about each running job beside its calls, and what it sends of its files."""
+        """Send what a node reports about each running job besides its calls, and the changes of its files."""
         if trial.is_ending:
             return
         self._say(trial.node, ["status", trial.key, float(trial.reports), True])
@@ -217,11 +217,11 @@ class _Simulation:
         heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), what))
 
     def _send(self, message: dict[str, Any]) -> None:
-        """Not at once: the runner may be sending, too, and both would wait for the other to read."""
+        """Queue a message: the runner may be sending, too, and both would wait for the other to read."""
         self._outbox.put(message)
 
     def _send_all(self) -> None:
-        """Thread: send what is in the outbox."""
+        """Thread: send the queued messages."""
         while True:
             frames.send(self._runner, self._outbox.get())
 

@@ -1,4 +1,4 @@
-"""Rows of the table, what they must be, and how they are printed."""
+"""Rows of the table, their targets, and how they are printed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.measure import Summary
 
 @dataclass(frozen=True)
 class Row:
-    """One line: a contender in a case. `ok` is None where nothing is demanded; `detail` is only in the JSON file."""
+    """One line: a contender in a case. `ok` is None if there is no target; `detail` is only in the JSON file."""
 
     case: str
     who: str

@@ -1,4 +1,4 @@
-"""The work that every contender does: models, batches, and the bare loop they are compared with.
+"""The work of every contender: models, batches, and the bare loop that they are compared with.
 
 The bare loop collects nothing and reports nothing. The contenders report the mean loss every 100 batches.
 """
@@ -53,7 +53,7 @@ def make_model(name: str) -> nn.Module:
 
 
 def make_batches(name: str, count: int) -> list[Batch]:
-    """`count` batches, of which only some are different: the data shall stay small."""
+    """Return `count` batches, of which only some are different, so that the data stay small."""
     torch.manual_seed(1)
     different = [MODELS[name][1]() for _ in range(min(count, 50))]
     return [different[i % len(different)] for i in range(count)]
@@ -64,7 +64,7 @@ def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[Sequence[torch.Tensor]]) -> None:
-    """The bare loop."""
+    """Train with the bare loop."""
     for x, y in batches:
         optimizer.zero_grad()
         loss = F.cross_entropy(model(x), y)
@@ -73,7 +73,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[
 
 
 def metrics(model: nn.Module, batch: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Three metrics of a batch, as the validation cases compute them."""
+    """Return three metrics of a batch, as the validation cases compute them."""
     x, y = batch
     output = model(x)
     return F.cross_entropy(output, y), (output.argmax(1) == y).float().mean(), output.abs().max()
@@ -81,7 +81,7 @@ def metrics(model: nn.Module, batch: Sequence[torch.Tensor]) -> tuple[torch.Tens
 
 @torch.no_grad()
 def validate(model: nn.Module, batches: Iterable[Sequence[torch.Tensor]]) -> None:
-    """The bare validation: computes the metrics and keeps none."""
+    """Validate in a bare loop: compute the metrics and drop them."""
     model.eval()
     for batch in batches:
         _loss, _accuracy, _largest = metrics(model, batch)
@@ -89,7 +89,7 @@ def validate(model: nn.Module, batches: Iterable[Sequence[torch.Tensor]]) -> Non
 
 @torch.no_grad()
 def validate_and_average(model: nn.Module, batches: Iterable[Sequence[torch.Tensor]]) -> list[float]:
-    """A bare validation with a result: metrics are kept and averaged at the end."""
+    """Validate in a bare loop with a result: metrics are kept and averaged at the end."""
     model.eval()
     kept = [metrics(model, batch) for batch in batches]
     return [float(torch.stack(column).mean()) for column in zip(*kept, strict=True)]

@@ -1,4 +1,4 @@
-"""What pyproject.toml declares is installed, documented and checked; private interfaces of torch are listed."""
+"""Requirements in pyproject.toml are installed, documented and checked; private interfaces of torch are listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long training stands still for a large checkpoint, and until it is safe on disk, beside a plain `torch.save`."""
+"""How long a large checkpoint blocks training, and until it is durable, compared with a plain `torch.save`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERIOD = 8  # batches
 
 
 def checkpointing(effort: Effort) -> list[Row]:
-    """A model with Adam: two thirds of the checkpoint are the optimizer's. Seconds by the clock on the wall."""
+    """A model with Adam: two thirds of the checkpoint are the optimizer's. Wall-clock seconds."""
     seconds = in_child(
         "bench.cases.checkpointing:measure",
         {"checkpoints": effort.checkpoints, "megabytes": effort.checkpoint_megabytes},
@@ -46,9 +46,9 @@ def _row(case: str, who: str, own: list[float], plain: list[float], limit: float
 
 
 def measure(*, checkpoints: int, megabytes: int) -> dict[str, list[float]]:
-    """In a process of its own: one `fit`, with a `torch.save` of the same state between two checkpoints.
+    """In a separate process: one `fit`, with a `torch.save` of the same state between two checkpoints.
 
-    All files stay to the end, so that each is written into memory that the system had not at hand.
+    All files are kept to the end, so that each is written into memory that the system has to allocate.
     """
     import logging
     import os

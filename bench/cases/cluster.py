@@ -101,20 +101,22 @@ def _in_child(ray: Any, function: str, arguments: dict[str, Any]) -> Any:
 
 
 def search(engine: str) -> float:
-    """Trials a second of a search."""
+    """Return the trials a second of a search."""
     trials = _run(engine, "python3 objective.py", SEARCHER, RATE)
     return warm_rate([trial.ended for trial in trials if trial.ended is not None])
 
 
 def warm_rate(ends: list[float]) -> float:
-    """Trials a second from their ends, without the first eighth: these wait for the start of processes and imports."""
+    """Return the trials a second from their ends, without the first eighth, which wait for the start of processes."""
     ends = sorted(ends)
     warm = len(ends) // 8
     return (len(ends) - 1 - warm) / (ends[-1] - ends[warm])
 
 
 def first_batches(engine: str) -> list[float]:
-    """Seconds from a trial's row to its first batch, trial by trial; the first ones wait for imports on each node."""
+    """Return the seconds from a trial's row to its first batch, for each trial; the first ones wait for imports on each
+    node.
+    """
     searcher = {
         "name": "random",
         "metric": "validation_loss",
@@ -154,7 +156,7 @@ def _run(engine: str, entrypoint: str, searcher: dict[str, Any], hparams: dict[s
 
 
 def tune(trials: int, reuse: bool) -> float:
-    """Trials a second of the same search with Ray Tune, in the form that it runs fastest: a function."""
+    """Return the trials a second of the same search with Ray Tune, in the form that it runs fastest: a function."""
     import ray
     from ray import tune as ray_tune
     from ray.tune.schedulers import ASHAScheduler
@@ -168,7 +170,7 @@ def tune(trials: int, reuse: bool) -> float:
     ends: list[float] = []
 
     class Ends(ray_tune.Callback):  # type: ignore[misc]
-        """Notes when each trial has ended."""
+        """Records when each trial has ended."""
 
         def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             ends.append(time.monotonic())

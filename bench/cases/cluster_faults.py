@@ -1,4 +1,4 @@
-"""How soon an experiment on a Ray cluster goes on, saves or ends after something was lost, with Ray's own settings."""
+"""How soon an experiment on a Ray cluster resumes, saves or ends after a failure, with Ray's default settings."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _PATIENCE = 90.0
 
 
 def cluster_faults(effort: Effort) -> list[Row]:
-    """One cluster, and one fault after the other. All times are of the clock on the wall."""
+    """One cluster, and one fault after the other. All times are wall-clock times."""
     if importlib.util.find_spec("ray") is None:
         return [not_installed(CASE, "ray")]
     from tests.ray.cluster import RayCluster
 
     with RayCluster(cpus=0, health_checks={}) as ray, tempfile.TemporaryDirectory(prefix="bench-") as directory:
         running = _Running(ray, Path(directory))
-        ray.arrange({FIRST: TRIALS, SECOND: TRIALS})  # each has room for all trials if the other is lost
+        ray.arrange({FIRST: TRIALS, SECOND: TRIALS})  # each has slots for all trials if the other is lost
         with running.experiment("a", TRIALS):
             actor = running.until_resumed(running.busy_node().kill_actors)
             raylet = running.until_resumed(running.busy_node().kill_raylet)
-            runner = running.until_runner_is_gone()
+            runner = running.until_runner_has_exited()
         ray.arrange({FIRST: 1})
         with running.experiment("b", 1):
             joined = running.until_used(SECOND)
@@ -72,8 +72,8 @@ class _Running:
         self._runner: Any = None
 
     @contextmanager
-    def experiment(self, name: str, begun: int) -> Iterator[None]:
-        """Run it until the end of the context, which begins when so many trials have begun."""
+    def experiment(self, name: str, started: int) -> Iterator[None]:
+        """Run it until the end of the context, which is entered when N trials have started."""
         from tests.helpers.searches import Search
 
         home = self._directory / name
@@ -90,48 +90,50 @@ class _Running:
         experiment = self._search.create()
         self._runner = self._search.start(experiment)
         try:
-            _until(lambda: len(self._begun()) >= begun)
+            _until(lambda: len(self._started()) >= started)
             yield
         finally:
             self._runner.kill()
             self._runner.wait()
 
     def busy_node(self) -> RayNode:
-        """A node on which trials run."""
+        """Return a node on which trials run."""
         return next(node for node in self._ray.nodes.values() if node.actors())
 
     def until_resumed(self, kill: Callable[[], None]) -> tuple[float, float]:
-        """Seconds until a trial makes its first step again: after the kill, and after the runner knew of the loss."""
-        before, said = self._begun(), self._losses()
+        """Return the seconds until a trial makes its first step again: after the kill, and after the runner noticed the
+        loss.
+        """
+        before, losses = self._started(), self._losses()
         killed = time.time()
         kill()
-        noticed = _until(lambda: self._losses() > said)
-        _until(lambda: len(self._begun()) > len(before))
-        (first,) = [when for name, when in self._begun().items() if name not in before][:1]
+        noticed = _until(lambda: self._losses() > losses)
+        _until(lambda: len(self._started()) > len(before))
+        (first,) = [when for name, when in self._started().items() if name not in before][:1]
         return first - killed, first - noticed
 
-    def until_runner_is_gone(self) -> float:
-        """Seconds until no process of a killed runner is left, here and on the nodes."""
+    def until_runner_has_exited(self) -> float:
+        """Return the seconds until no process of a killed runner is left, here and on the nodes."""
         began = time.time()
         self._runner.kill()
         nodes = [node for node in self._ray.nodes.values() if node.has_raylet()]
         return _until(lambda: not any(node.workers() for node in nodes) and not self._search.processes()) - began
 
     def until_used(self, address: str) -> float:
-        """Seconds from the moment when a new node has joined until it has an actor of the experiment."""
+        """Return the seconds from the moment when a new node has joined until it has an actor of the experiment."""
         node: RayNode = self._ray.add_node(address, cpus=1)
         began = time.time()
         return _until(lambda: bool(node.actors())) - began
 
     def until_saving(self, kill: Callable[[], None]) -> float:
-        """Seconds from the loss of the head until a trial begins to save."""
+        """Return the seconds from the loss of the head until a trial begins to save."""
         began = time.time()
         kill()
         _until(lambda: any(self._place.glob("saving-*")))
         return min(float(path.read_text()) for path in self._place.glob("saving-*")) - began
 
-    def _begun(self) -> dict[str, float]:
-        """When each process of a trial made its first step."""
+    def _started(self) -> dict[str, float]:
+        """Return when each process of a trial made its first step."""
         found = {path.name: path.read_text() for path in self._place.iterdir() if not path.name.startswith("saving")}
         return {name: float(text) for name, text in found.items() if text}
 

@@ -1,4 +1,4 @@
-"""How long somebody waits for `det`: the whole process, by the clock on the wall."""
+"""Wall-clock time of `det` commands, from start to exit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTINGS = [
 
 
 def commanding(effort: Effort) -> list[Row]:
-    """`det --help`, and everything that lists, in a store with many experiments."""
+    """Measure `det --help`, and every list, in a store with many experiments."""
     experiments = min(EXPERIMENTS, effort.store_rows // 100)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         place = str(Path(directory) / "store.sqlite")
@@ -49,7 +49,7 @@ def commanding(effort: Effort) -> list[Row]:
 
 
 def fill_the_rest(*, experiments: int) -> None:
-    """A trial with many reports, models with a version each, and experiments that wait for their turn."""
+    """Add a trial with many reports, models with a version each, and queued experiments."""
     from determined.store import open_store
     from determined.store.process import this_process, this_user
     from determined.store.rows import MetricRow
@@ -86,7 +86,7 @@ def _row(case: str, limit: float, effort: Effort, place: str, arguments: list[st
 
 
 def command_seconds(arguments: list[str], place: str) -> tuple[float, float]:
-    """Run `det` with these arguments; return the seconds by the clock on the wall, and of CPU time."""
+    """Run `det` with these arguments; return the seconds of wall-clock time, and of CPU time."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         command = [sys.executable, "-c", "from determined.cli.main import main; main()", *arguments]
         environment = {**child_environment(Path(directory)), "DET_STORE": place}

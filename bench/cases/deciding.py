@@ -1,4 +1,4 @@
-"""One decision of a searcher that has ten thousand trials behind it, with its way into the journal and out."""
+"""One decision of a searcher with ten thousand trials, including writing to and reading from the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def deciding(effort: Effort) -> list[Row]:
-    """A whole search in virtual time; measured from the moment when nine tenths of so many reports are in."""
+    """Run a search in virtual time; measure the decisions after nine tenths of the N reports."""
     rows = []
     for name, fields in METHODS.items():
         times = in_child("bench.cases.deciding:decide", {"fields": fields, "trials": effort.search_trials})
@@ -42,7 +42,7 @@ def deciding(effort: Effort) -> list[Row]:
 
 
 def decide(*, fields: Mapping[str, Any], trials: int) -> list[float]:
-    """Microseconds of CPU time of each decision: ask who must be waited for, tell, write both down as JSON values."""
+    """Return the microseconds of CPU time of each decision: check the order, report, encode both as JSON."""
     from determined.searchers.base import Action, Event, Validated
     from determined.searchers.build import build
     from determined.searchers.journal import action_to_plain, event_from_plain, event_to_plain

@@ -1,4 +1,4 @@
-"""What it takes to look through the state of a trial: the check before training, and the first step of every save."""
+"""Time to traverse the state of a trial: the check before training, and the first step of every save."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAYERS = 500
 
 
 def encoding(effort: Effort) -> list[Row]:
-    """A model of many small layers with Adam, because the time goes by the number of values, not by their size."""
+    """A model of many small layers with Adam, because the time depends on the number of values, not on their size."""
     seconds = in_child("bench.cases.encoding:measure", {"times": 5 * effort.checkpoints})
     case = f"state of {LAYERS * 2} parameters and Adam"
     return [
@@ -31,7 +31,7 @@ def _row(case: str, who: str, own: list[float], plain: list[float]) -> Row:
 
 
 def measure(*, times: int) -> dict[str, list[float]]:
-    """In a process of its own, in turns; seconds of CPU time."""
+    """In a separate process, in turns; seconds of CPU time."""
     import io
     import time
     from collections.abc import Callable

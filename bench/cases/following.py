@@ -1,7 +1,7 @@
 """A search that is followed on the web page: the CPU time of the server, and how much slower the trials get.
 
-One search of 16 trials runs. In turns somebody looks at its page for a few seconds, and nobody does: the page polls
-every second and asks for everything that it shows when something has changed, as something always has.
+One search of 16 trials runs, alternately with and without requests of its page, in turns of a few seconds. The page
+polls every second and requests everything that it shows when something has changed, which is always the case.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OWN = "determined"
 
 @dataclass(frozen=True)
 class Turn:
-    """Some seconds of the search: whether somebody looked, steps a second, CPU time of the server."""
+    """Some seconds of the search: whether the page was open, steps a second, CPU time of the server."""
 
-    looks: bool
+    with_requests: bool
     seconds: float
     rate: float
     cpu: float
 
 
 def following(effort: Effort) -> list[Row]:
-    """Compare the steps of the trials in neighbouring turns with and without somebody who looks."""
+    """Compare the steps of the trials in adjacent turns with and without requests of the page."""
     steps = max(200, effort.pairs * 100)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory, ThreadPoolExecutor(1) as pool:
         home = Path(directory)
@@ -58,15 +58,15 @@ def following(effort: Effort) -> list[Row]:
 
 def _rows(turns: list[Turn]) -> list[Row]:
     case = f"a search of {TRIALS} trials, followed on the page"
-    followed = [turn for turn in turns if turn.looks]
+    followed = [turn for turn in turns if turn.with_requests]
     if len(turns) < 4:
         return [Row(case, _OWN, note="the search was too short to tell", detail={"turns": len(turns)})]
     share = statistics.median(turn.cpu / turn.seconds for turn in followed)
-    # Each turn with somebody who looks beside the mean of the turns before and after it.
+    # Each turn with requests is compared with the mean of the turns before and after it.
     ratios = [
         turn.rate * 2 / (before.rate + after.rate)
         for before, turn, after in zip(turns, turns[1:], turns[2:], strict=False)
-        if turn.looks
+        if turn.with_requests
     ]
     low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
     return [
@@ -93,23 +93,23 @@ def _rows(turns: list[Turn]) -> list[Row]:
 
 
 def _turns(server: DetUi, search: Future[object]) -> list[Turn]:
-    """Return the turns until the search ends; the last one, in which it ends, is left out."""
-    turns, looks = list[Turn](), False
+    """Return the turns until the search ends, without the last one, in which it ends."""
+    turns, with_requests = list[Turn](), False
     while True:
         start, steps, cpu = time.monotonic(), _steps(server), server.cpu()
-        _pass_time(server, looks)
+        _pass_time(server, with_requests)
         used, now, done = server.cpu() - cpu, time.monotonic(), _steps(server)
         if search.done():
             return turns
-        turns.append(Turn(looks, now - start, (done - steps) / (now - start), used))
-        looks = not looks
+        turns.append(Turn(with_requests, now - start, (done - steps) / (now - start), used))
+        with_requests = not with_requests
 
 
-def _pass_time(server: DetUi, looks: bool) -> None:
-    """Wait for one turn; if somebody looks, with the requests of the page of an experiment."""
+def _pass_time(server: DetUi, with_requests: bool) -> None:
+    """Wait for one turn, with or without the requests of the page of an experiment."""
     version, end = "", time.monotonic() + _TURN_SECONDS
     while (left := end - time.monotonic()) > 0:
-        if looks:
+        if with_requests:
             changes = json.loads(server.get(f"/api/changes?seen={version}"))
             version = changes["version"]
             if changes["changed"]:

@@ -1,4 +1,4 @@
-"""Instructions of a batch, as callgrind counts them: the number that a busy machine cannot change."""
+"""Instructions of a batch, as callgrind counts them: the number that other programs on the machine cannot change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mlp_instructions(effort: Effort) -> list[Row]:
 
 
 def train(*, count: int, report_every: int = 100) -> None:
-    """In a process of its own: `count` batches of the bare loop, then `count` of ours, with marks around them."""
+    """In a separate process: `count` batches of the bare loop, then `count` of ours, with marks around them."""
     import torch
 
     from bench import ours, work

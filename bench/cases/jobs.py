@@ -1,4 +1,4 @@
-"""What the start of a process costs: a copy of the warm process beside a fresh interpreter that imports torch."""
+"""The cost of starting a process: a fork of the warm process compared with a fresh interpreter that imports torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOBS_PER_START = 20
 
 
 def starting(effort: Effort) -> list[Row]:
-    """From the call that starts a job to its first line; and all CPU time of a job that does nothing."""
+    """Measure from the call that starts a job to its first line; and all CPU time of a job that does nothing."""
     found = in_child("bench.cases.jobs:measure", {"jobs": JOBS_PER_START * effort.starts, "fresh": effort.starts})
     rows = []
     for who, note in (("warm", "a copy of the warm process"), ("fresh", "a fresh interpreter imports torch")):
@@ -49,7 +49,7 @@ def measure(*, jobs: int, fresh: int) -> dict[str, Any]:
         _run(engine, directory, "line.py", {})  # it has imported everything now
         return {
             "warm": _measure(engine, directory, jobs, {}),
-            # A variable that only a fresh interpreter can obey.
+            # A variable that only takes effect in a fresh interpreter.
             "fresh": _measure(engine, directory, fresh, {"PYTHONHASHSEED": "1"}),
         }
 
@@ -63,7 +63,7 @@ def _measure(engine: Any, directory: Path, jobs: int, environment: dict[str, str
 
 
 def _run(engine: Any, directory: Path, script: str, environment: dict[str, str]) -> float:
-    """Run a script to its end; the seconds until its first event."""
+    """Run a script to its end; return the seconds until its first event."""
     from determined.engines.base import Exited, Job
     from determined.engines.command import Script
 
@@ -77,7 +77,7 @@ def _run(engine: Any, directory: Path, script: str, environment: dict[str, str])
 
 
 def _cpu() -> float:
-    """Of this process and all that it started, the living and the dead."""
+    """Return the CPU time of this process and of all that it started, including ended ones."""
     import psutil
 
     times = [psutil.Process().cpu_times(), *(child.cpu_times() for child in psutil.Process().children())]

@@ -15,7 +15,7 @@ LIMIT = 200_000.0  # microseconds
 
 
 def listing(effort: Effort) -> list[Row]:
-    """Through the store's API, in a store that other processes filled."""
+    """Read through the store's API, in a store that other processes filled."""
     experiments = min(EXPERIMENTS, effort.store_rows // 100)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         place = {"DET_STORE": str(Path(directory) / "store.sqlite")}
@@ -40,7 +40,7 @@ def listing(effort: Effort) -> list[Row]:
 
 
 def fill(*, experiments: int) -> None:
-    """As runners and workers do; every tenth trial has validations and a checkpoint."""
+    """Fill the store as runners and workers do; every tenth trial has validations and a checkpoint."""
     from determined.store import open_store
     from determined.store.experiment_changes import Change
     from determined.store.process import this_process
@@ -55,7 +55,7 @@ def fill(*, experiments: int) -> None:
 
 
 def new_experiment(number: int) -> Any:
-    """A search as a file describes it."""
+    """Return a search as a file describes it."""
     from determined.store.experiment_changes import NewExperiment
 
     return NewExperiment(
@@ -76,7 +76,7 @@ def new_experiment(number: int) -> Any:
 
 
 def read(*, experiments: int) -> dict[str, float]:
-    """Seconds of each call, the first of its kind in this process."""
+    """Return the seconds of each call, which is the first of its kind in this process."""
     from determined.store import open_store
 
     store = open_store()

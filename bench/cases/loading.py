@@ -1,4 +1,4 @@
-"""Data loading in the training process: our DataLoader beside torch's, and the sampler of many ranks."""
+"""Data loading in the training process: our DataLoader compared with torch's, and the sampler of many ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
 
 
 def loading(effort: Effort) -> list[Row]:
-    """The rate of our DataLoader over that of torch's, both shuffling."""
+    """Measure the rate of our DataLoader divided by that of torch's, both shuffling."""
     rows = []
     for kind, (case, limit) in KINDS.items():
         arguments = {"kind": kind, "batches": max(2, effort.block // 2), "pairs": effort.pairs}
@@ -33,7 +33,7 @@ def loading(effort: Effort) -> list[Row]:
 
 
 def sampler(effort: Effort) -> list[Row]:
-    """Index lists of one of 64 ranks, shuffled, over whole passes."""
+    """Measure the index lists of one of 64 ranks, shuffled, over complete passes."""
     case = f"sampler at {SAMPLER_RANKS} ranks"
     us = in_child("bench.cases.loading:measure_sampler", {"records": effort.sampler_records})
     return [
@@ -85,7 +85,7 @@ def _data_set(kind: str) -> tuple[Any, Callable[[Any], Any] | None]:
 
 
 def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]:
-    """In a process of its own: our loader, as the loop uses it, and torch's in turns."""
+    """In a separate process: our loader, as the loop uses it, and torch's in turns."""
     import itertools
 
     import torch
@@ -118,7 +118,7 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
 
 
 def measure_sampler(*, records: int) -> dict[str, float]:
-    """In a process of its own: microseconds a batch, the permutations of the passes included."""
+    """In a separate process: microseconds a batch, including the permutations of the passes."""
     import itertools
     import statistics
     import time

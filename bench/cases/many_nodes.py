@@ -16,7 +16,7 @@ CASE = f"{NODES} simulated nodes, {TRIALS:,} trials"
 
 
 def many_nodes(effort: Effort) -> list[Row]:
-    """A real runner, its engine for Ray and its SQLite store; nodes and trials are simulated by one process."""
+    """Run a real runner, its engine for Ray and its SQLite store; nodes and trials are simulated by one process."""
     if importlib.util.find_spec("ray") is None:
         return [not_installed(CASE, "ray")]
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:

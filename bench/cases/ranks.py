@@ -1,4 +1,4 @@
-"""Two ranks over gloo: CPU time beside bare DDP, and how often ranks meet beside the exchange of gradients."""
+"""Two ranks over gloo: CPU time compared with bare DDP, and collectives besides the exchange of gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNT_CASE = "2 ranks: collectives beside backward's"
 
 
 def two_ranks(effort: Effort) -> list[Row]:
-    """CPU time of both ranks together, beside bare DDP, and that of bare DDP in the place of ours."""
+    """Measure the CPU time of both ranks together compared with bare DDP, and that of bare DDP compared with itself."""
     own = _compared(effort, OURS)
     again = _compared(effort, AGAIN)
     return [
@@ -28,7 +28,7 @@ def two_ranks(effort: Effort) -> list[Row]:
 
 
 def _compared(effort: Effort, who: str) -> Summary:
-    """Return the CPU time of a contender beside bare DDP, as the mean over the ranks."""
+    """Return the CPU time of a contender compared with bare DDP, as the mean over the ranks."""
     results = []
     for seed in range(effort.processes):
         ranks = _run("measure", {"block": effort.block, "pairs": effort.pairs, "seed": seed, "who": who})
@@ -42,7 +42,7 @@ def _compared(effort: Effort, who: str) -> Summary:
 
 
 def collectives(effort: Effort) -> list[Row]:
-    """Collectives beside those of backward, in 300 batches with a report every 100, and in 300 without one."""
+    """Count collectives besides those of backward, in 300 batches with a report every 100, and in 300 without one."""
     batches, every = 300, 100
     with_reports, without = (
         _run("count", {"batches": batches, "report_every": report_every})[0] for report_every in (every, 1_000_000)
@@ -102,7 +102,7 @@ def _joined() -> tuple[Callable[[Iterable[Any]], None], Callable[[], None]]:
 
 
 def measure(*, block: int, pairs: int, seed: int, who: str) -> dict[str, Any]:
-    """In each rank: pairs of blocks."""
+    """In each rank: measure pairs of blocks."""
     from bench import ours, work
     from bench.measure import Turns, as_json
 
@@ -117,7 +117,9 @@ def measure(*, block: int, pairs: int, seed: int, who: str) -> dict[str, Any]:
 
 
 def count(*, batches: int, report_every: int) -> dict[str, dict[str, int]]:
-    """In each rank: what torch's profiler saw gloo do in `batches` batches of ours, and of the bare loop."""
+    """In each rank: count the operations of gloo in `batches` batches of ours, and of the bare loop, by torch's
+    profiler.
+    """
     from torch.profiler import ProfilerActivity, profile
 
     from bench import ours, work

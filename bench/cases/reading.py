@@ -1,4 +1,4 @@
-"""How much CPU time it takes to search a long log, and to describe a trial that reported often."""
+"""CPU time of searching a long log, and of describing a trial with many reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEEDLE = "loss is not finite"
 
 
 def reading(effort: Effort) -> list[Row]:
-    """Whole processes, in a store with one trial."""
+    """Measure complete processes, in a store with one trial."""
     lines, reports = min(LINES, effort.store_rows), min(REPORTS, effort.store_rows // 10)
     cases = [
         (f"det trial logs --search, {lines:,} lines", "logs", ["trial", "logs", "1", "--search", _NEEDLE]),
@@ -45,7 +45,7 @@ def _row(case: str, limit: float, effort: Effort, place: str, arguments: list[st
 
 
 def fill(*, lines: int, reports: int) -> None:
-    """One trial that wrote these lines, and reported at half as many steps in each of two groups."""
+    """Fill a store with one trial that wrote these lines, and reported at half as many steps in two groups."""
     from determined.store.open import open_store
     from determined.store.process import this_process
     from determined.store.rows import (

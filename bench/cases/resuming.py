@@ -1,4 +1,4 @@
-"""How long a resumed run takes to its first batch, beyond what a fresh one takes."""
+"""How much later than a fresh run a resumed run gets its first batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT = 2_000.0  # microseconds above a fresh start
 
 
 def resuming(effort: Effort) -> list[Row]:
-    """Shuffled map-style data: making the loader, getting to the position, and loading the first batch."""
+    """Shuffled map-style data: creating the loader, moving to the position, and loading the first batch."""
     case = f"resume at batch {RESUME_AT:,} of {BATCHES:,}"
     us = in_child("bench.cases.resuming:measure", {"rounds": effort.starts * 5})
     rows = [Row(case, "fresh start", us=us["fresh"], note="to the first batch")]
@@ -33,7 +33,7 @@ def resuming(effort: Effort) -> list[Row]:
 
 
 def measure(*, rounds: int) -> dict[str, float]:
-    """In a process of its own: microseconds from nothing to the first batch, in turns."""
+    """In a separate process: microseconds from the start to the first batch, in turns."""
     import statistics
     import time
 

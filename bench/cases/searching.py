@@ -1,4 +1,4 @@
-"""Searches: how many short trials a second, what one costs beside its objective, and how soon a training begins."""
+"""Searches: short trials a second, the cost of one besides its objective, and the time until a training begins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_TO_FIRST_BATCH = 0.15
 
 
 def searching(effort: Effort) -> list[Row]:
-    """Each trial its own process, everything stored; from the first decision to the last trial's end."""
+    """Each trial is a separate process, everything is stored; from the first decision to the last trial's end."""
     found = [_in_child("bench.cases.searching:search") for _ in range(max(1, min(3, effort.starts)))]
     rate = statistics.median(one["rate"] for one in found)
     cpu = statistics.median(one["cpu"] for one in found)
@@ -63,7 +63,7 @@ def _in_child(function: str) -> Any:
 
 
 def search() -> dict[str, float]:
-    """Trials a second, and CPU seconds of each."""
+    """Return the trials a second, and the CPU seconds of each."""
     searcher = {
         "name": "async_halving",
         "metric": "loss",
@@ -80,13 +80,13 @@ def search() -> dict[str, float]:
 
 
 def first_batches() -> list[float]:
-    """Seconds from a trial's row to its first batch, trial by trial on one slot."""
+    """Return the seconds from a trial's row to its first batch, for each trial on one slot."""
     from determined.store.open import open_store
 
     searcher = {"name": "random", "metric": "validation_loss", "max_trials": 8, "max_length": {"batches": 2}}
     with tempfile.TemporaryDirectory() as place:
         hparams = {"global_batch_size": 4, "place": place}
-        searcher["max_concurrent_trials"] = 1  # decided when the one before has ended
+        searcher["max_concurrent_trials"] = 1  # decided when the previous one has ended
         with prepared("first_batch:FirstBatchTrial", searcher, hparams) as run:
             run()
         store = open_store()
@@ -99,7 +99,7 @@ def first_batches() -> list[float]:
 def prepared(
     entrypoint: str, searcher: dict[str, Any], hyperparameters: dict[str, Any]
 ) -> Iterator[Callable[[], object]]:
-    """An experiment that waits to be run, and an engine that is warm."""
+    """Prepare an experiment to be run, and a warm engine."""
     from determined.config.experiment import load_experiment
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
@@ -118,7 +118,7 @@ def prepared(
 
 
 def _warm_up(engine: Any) -> None:
-    """Wait until it has imported everything: a first job has run."""
+    """Wait until the engine has imported everything: a first job has run."""
     from determined.engines.base import Exited, Job
     from determined.engines.command import Module
 
@@ -128,7 +128,7 @@ def _warm_up(engine: Any) -> None:
 
 
 def _cpu() -> float:
-    """Of this process and all that it started, the living and the dead."""
+    """Return the CPU time of this process and of all that it started, including ended ones."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     below = [child.cpu_times() for child in psutil.Process().children()]
     started = sum(t.user + t.system + t.children_user + t.children_system for t in below)

@@ -1,4 +1,4 @@
-"""How long it takes to begin: CPU time of the import, and of everything up to the first trained batch."""
+"""Start-up: CPU time of the import, and of everything up to the first trained batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTE = "the whole process"
 
 
 def importing(effort: Effort) -> list[Row]:
-    """`import determined.pytorch` beside `import torch`."""
+    """Measure `import determined.pytorch` compared with `import torch`."""
     case = "import"
     rows = []
     for module, who in {"determined.pytorch": "determined", **IMPORTS}.items():
@@ -34,7 +34,7 @@ def importing(effort: Effort) -> list[Row]:
 
 
 def first_batch(effort: Effort) -> list[Row]:
-    """A process from its start to the end of its first batch."""
+    """Measure a process from its start to the end of its first batch."""
     case = "to the first trained batch"
     own, bare = Pairs([], []), []
     rng = random.Random(0)
@@ -64,7 +64,7 @@ def _pairs(own: list[str], bare: list[str], count: int) -> Pairs:
 
 
 def _cpu_seconds(arguments: list[str]) -> float:
-    """User and system time of a Python process with these arguments."""
+    """Return the user and system time of a Python process with these arguments."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(

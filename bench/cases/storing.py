@@ -1,4 +1,4 @@
-"""Reports of several processes into one store: none is lost, how many a second; and how long a list of runs takes."""
+"""Reports of several processes into one store: lost ones, the rate, and the time of a list of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 200_000.0  # microseconds
 
 
 def storing(effort: Effort) -> list[Row]:
-    """Four programs that do nothing but report, as fast as they can."""
+    """Run four programs that only report, as fast as they can."""
     each = effort.store_rows // WRITERS
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         place = str(Path(directory) / "store.sqlite")
@@ -51,7 +51,7 @@ def storing(effort: Effort) -> list[Row]:
 
 
 def report(*, rows: int) -> None:
-    """One writer: a run with so many reports of two metrics."""
+    """Write N reports of two metrics in one run."""
     from determined import core
 
     with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
@@ -60,7 +60,7 @@ def report(*, rows: int) -> None:
 
 
 def count() -> list[int]:
-    """How many steps each run has."""
+    """Return the number of steps of each run."""
     from determined.store import open_store
 
     store = open_store()
@@ -68,7 +68,7 @@ def count() -> list[int]:
 
 
 def list_runs() -> float:
-    """Seconds that the list takes, once the store has that many runs."""
+    """Return the seconds of the list in a store with that many runs."""
     from determined.store import open_store
     from determined.store.process import this_process
     from determined.store.rows import AttemptStart, NewRun

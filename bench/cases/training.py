@@ -53,7 +53,7 @@ def _rows(case: str, effort: Effort, limit: float, **work: Any) -> list[Row]:
 
 
 def measure(*, who: str, model: str, block: int, pairs: int, loader: bool, seed: int) -> dict[str, Any]:
-    """In a process of its own: the pairs of one contender."""
+    """In a separate process: measure the pairs of one contender."""
     import torch
 
     from bench import ours, peers, work
@@ -82,7 +82,7 @@ def measure(*, who: str, model: str, block: int, pairs: int, loader: bool, seed:
 def _through_a_loader(
     model: str, block: int, bare_model: Any, bare_optimizer: Any, pairs: int, seed: int
 ) -> tuple[Any, Turns]:
-    """A torch loader whose sampler takes the turns: every contender gets a real one."""
+    """Return a torch loader whose sampler controls the turns: every contender gets a real loader."""
     import torch
 
     from bench import work

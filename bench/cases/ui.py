@@ -1,7 +1,7 @@
-"""The web page: 100 curves beside TensorBoard and Trackio, tables of 10,000 trials, polls, memory, sizes.
+"""The web page: 100 curves compared with TensorBoard and Trackio, tables of 10,000 trials, polls, memory, sizes.
 
 A store with 1,000 trials of 10,000 reports of 2 metrics, and 9,000 trials without reports. The CPU time is that of a
-server's process, which is a real one; requests go through its guard. The page is drawn by a real Chromium.
+server's process, which is a real one; requests pass its guard. The page is drawn by a real Chromium.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAGES = (
 
 
 def ui(effort: Effort) -> list[Row]:
-    """Ask the servers what a page asks, and let a browser draw it."""
+    """Send the requests of the page to the servers, and let a browser draw it."""
     trials = max(20, min(TRIALS, effort.store_rows // 1000))
     more, curves = min(MORE_TRIALS, 9 * trials), min(CURVES, trials)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
@@ -78,7 +78,7 @@ def _filled(home: Path, trials: int, more: int) -> dict[str, str]:
 
 
 def _curve_rows(home: Path, environment: dict[str, str], trials: int, curves: int) -> list[Row]:
-    """Start each server anew and ask for curves that it has not seen; ours and the peers in turns."""
+    """Restart each server and request curves that are not cached; ours and the peers in turns."""
     case = f"{curves} curves, the first time, of {trials:,} x {REPORTS:,} reports"
     ours = [_first_curves(environment, home, curves)]
     board = peers.tensorboard(home, trials, curves) if peers.installed("tensorboard") else None
@@ -126,7 +126,7 @@ def _curves_path(curves: int) -> str:
 
 def _server_rows(server: DetUi, curves: int, trials: int) -> list[Row]:
     version = server.version()
-    kept = server.cpu_of(f"{_curves_path(curves)}&points=999")  # another question: from the cache file
+    kept = server.cpu_of(f"{_curves_path(curves)}&points=999")  # another request: from the cache file
     again = server.cpu_of(_curves_path(curves), _REPETITIONS)
     table = len(server.get("/api/trials"))
     rows = server.cpu_of("/api/trials", _REPETITIONS)
@@ -140,7 +140,7 @@ def _server_rows(server: DetUi, curves: int, trials: int) -> list[Row]:
 
 
 def _drawn_rows(visitor: browser.Visitor, curves: int, trials: int, rows: int) -> list[Row]:
-    """Charts and tables: the median of a few visits."""
+    """Measure charts and tables: the median of a few visits."""
     found = [_table_row(visitor, rows, 1.0)]
     for count, limit in ((curves, 0.2), (trials, 2.0)):
         address = f"/experiments/1?top={count}&metric=training%2Floss"

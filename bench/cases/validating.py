@@ -9,7 +9,7 @@ from bench.table import Row, at_most
 
 
 def validation(effort: Effort) -> list[Row]:
-    """Beside a loop that computes the metrics and keeps nothing, and beside one that averages them."""
+    """Compare with a loop that computes the metrics and drops them, and with one that averages them."""
     case = f"validation, {effort.validation_batches:,} tiny batches, 3 metrics"
     arguments = {"batches": effort.validation_batches, "times": effort.validations}
     hardest, averaging = (
@@ -25,7 +25,7 @@ def validation(effort: Effort) -> list[Row]:
 
 
 def measure(*, batches: int, times: int, keep: bool, seed: int) -> dict[str, Any]:
-    """In a process of its own: whole validations and the bare loop in turns."""
+    """In a separate process: complete validations and the bare loop in turns."""
     import gc
     import random
     import time
@@ -62,5 +62,5 @@ def measure(*, batches: int, times: int, keep: bool, seed: int) -> dict[str, Any
     gc.collect()
     gc.disable()
     ours.validate_many(model, data, times + 1, before=before, after=after)
-    # The first pair warms up; behind the last batch a bare loop may be left without its partner.
+    # The first pair warms up; after the last batch a block of the bare loop may have no partner.
     return as_json(Pairs(result.own[1 : times + 1], result.bare[1 : times + 1]))

@@ -1,4 +1,4 @@
-"""A trial that writes down when it begins and when it is asked to save."""
+"""A trial that records when it begins and when it is requested to save."""
 
 import os
 import time

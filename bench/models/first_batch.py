@@ -1,4 +1,4 @@
-"""A trial that writes down when its first batch was trained."""
+"""A trial that records when its first batch was trained."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A trial of fifty milliseconds: five steps of ten, each reported, and left when the searcher wants it."""
+"""A trial of fifty milliseconds: five steps of ten, each reported; it exits when the searcher requests it."""
 
 import time
 

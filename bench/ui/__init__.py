@@ -1,1 +1,1 @@
-"""What the case of the web page needs: a store, the servers that are compared, and a browser."""
+"""The parts of the case of the web page: a store, the servers that are compared, and a browser."""

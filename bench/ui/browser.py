@@ -1,7 +1,7 @@
-"""The page in a real Chromium: how long from an address to what it shows, and how much memory that takes.
+"""The page in a real Chromium: the time from an address to its content, and its memory.
 
-These are times of the clock on the wall, which a busy machine multiplies. The CPU time of the server and of the page's
-thread, which work one after the other, is measured as well: what it takes on an idle machine is little more.
+These are wall-clock times, which a busy machine multiplies. The CPU time of the server and of the page's thread, which
+work one after the other, is measured as well: the time on an idle machine is little more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.ui.server import DetUi
 
 _CHROMIUM = shutil.which("chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-# What is in the document is drawn with the frame that ends before the timer runs.
+# The content of the document is drawn with the frame that ends before the timer runs.
 _WATCH = """
 new MutationObserver((_, observer) => {
   if (!document.querySelector("%s")) return;
@@ -75,16 +75,16 @@ class Visitor:
         page.close()
 
     def visit(self, address: str) -> None:
-        """Open an address and wait until nothing is asked for any more."""
+        """Open an address and wait until there are no more requests."""
         with self._page() as page:
             page.goto(self._server.url.rstrip("/") + address)
             page.wait_for_selector("main h1")
             page.wait_for_selector(".loading", state="detached")
 
     def measure(self, address: str, shows: str) -> Drawn:
-        """Open an address in a new tab and wait for what it shows."""
+        """Open an address in a new tab and wait for its content."""
         with self._page() as page:
-            page.goto(f"{self._server.url}static/icon.svg")  # the process of the tab is there
+            page.goto(f"{self._server.url}static/icon.svg")  # the process of the tab exists
             page.add_init_script(_WATCH % shows)
             session = self._context.new_cdp_session(page)
             session.send("Performance.enable", {"timeDomain": "threadTicks"})

@@ -1,6 +1,6 @@
-"""TensorBoard and Trackio with the same curves: what their servers take until 100 of them are answered.
+"""TensorBoard and Trackio with the same curves: the time of their servers until 100 of them are answered.
 
-Both get the cheaper choice. Trackio stores no more runs than are asked for, in as many requests as it needs, because it
+Both get the cheaper option. Trackio stores no more runs than are requested, in as many requests as it needs, because it
 answers at most 64 runs at once. TensorBoard reads all runs before it answers: the files of all are the same one.
 """
 
@@ -38,12 +38,12 @@ _MOST_RUNS = 64  # that Trackio answers at once
 
 
 def installed(name: str) -> bool:
-    """Is it there?"""
+    """Return whether the package is installed."""
     return importlib.util.find_spec(name) is not None
 
 
 def tensorboard(home: Path, runs: int, curves: int) -> dict[str, float]:
-    """Seconds of CPU time and bytes until the curves are answered; everything is read before."""
+    """Return the seconds of CPU time and bytes until the curves are answered; everything is read before."""
     logs = home / "tensorboard"
     in_child("bench.ui.peers:write_events", {"place": str(logs / "0")})
     for number in range(1, runs):
@@ -62,7 +62,7 @@ def tensorboard(home: Path, runs: int, curves: int) -> dict[str, float]:
 
 
 def _is_idle(server: Server) -> bool:
-    """Wait for a moment: has it worked meanwhile?"""
+    """Return whether the process used no CPU time for a moment."""
     before = server.cpu()
     time.sleep(1)
     return server.cpu() - before < 0.05
@@ -86,7 +86,7 @@ def write_events(*, place: str) -> None:
 
 
 def trackio(home: Path, curves: int) -> dict[str, float]:
-    """Seconds of CPU time and bytes until the curves are answered, and once more."""
+    """Return the seconds of CPU time and bytes until the curves are answered, and once more."""
     environment = {"TRACKIO_DIR": str(home / "trackio"), "HF_HUB_OFFLINE": "1"}
     in_child("bench.ui.peers:write_runs", {"runs": curves}, environment=environment)
     with Server([sys.executable, "-c", _TRACKIO], environment) as server:
@@ -98,7 +98,7 @@ def trackio(home: Path, curves: int) -> dict[str, float]:
                 runs = [
                     {"run": f"run-{n}", "run_id": f"run-{n}"} for n in range(start, min(curves, start + _MOST_RUNS))
                 ]
-                # As its page asks: without a number of points, so that its server chooses.
+                # As its page requests them: without a number of points, so that its server chooses.
                 asked = {"project": "bench", "runs": runs, "scalar_only": True}
                 answer = server.post("/api/get_logs_batch", json.dumps(asked), "application/json")
                 assert len(json.loads(answer)["data"]) == len(runs)

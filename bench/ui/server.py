@@ -1,4 +1,4 @@
-"""A server in a process of its own: asked over HTTP, its CPU time and memory as the system counts them."""
+"""A server in a separate process: requests over HTTP, its CPU time and memory as the system counts them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ VALIDATION = ["test_batch.bin"]
 
 
 def settings(context: TrialContext) -> dict[str, Any]:
-    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    """Return the `data` part of the experiment configuration; without a configuration that of the default data."""
     try:
         return context.get_data_config()
     except ValueError:
@@ -27,7 +27,7 @@ def settings(context: TrialContext) -> dict[str, Any]:
 
 
 def load(config: Mapping[str, Any]) -> tuple[TensorDataset, TensorDataset]:
-    """The training and the validation images that the `data` part of a configuration asks for."""
+    """Return the training and the validation images for the `data` part of a configuration."""
     source = config.get("source", "shapes")
     if source == "shapes":
         train, validation = draw_shapes(2000, seed=0), draw_shapes(500, seed=1)
@@ -41,12 +41,12 @@ def load(config: Mapping[str, Any]) -> tuple[TensorDataset, TensorDataset]:
 
 
 def from_option(option: str) -> dict[str, str]:
-    """The `data` part of a configuration for the option --data: shapes, or a directory of CIFAR-10 files."""
+    """Return the `data` part of a configuration for the option --data: shapes, or a directory of CIFAR-10 files."""
     return {"source": "shapes"} if option == "shapes" else {"source": "cifar10", "path": option}
 
 
 def as_dataset(pixels: np.ndarray, labels: np.ndarray) -> TensorDataset:
-    """Bytes become numbers from -1 to 1, as with a mean and a standard deviation of one half."""
+    """Convert bytes to numbers from -1 to 1, as with a mean and a standard deviation of one half."""
     return TensorDataset(
         torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1), torch.from_numpy(labels.astype(np.int64))
     )
@@ -77,10 +77,10 @@ def read_records(path: Path) -> np.ndarray:
 
 
 def draw_shapes(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw shapes of ten kinds, each with colours, place and size of its own, on a noisy ground."""
+    """Draw shapes of ten kinds, with different colours, places and sizes, on a noisy background."""
     random = np.random.default_rng(seed)
     labels = random.permutation(np.arange(count) % 10)
-    # Shapes are brighter than their ground in every colour, so that all of them can be seen.
+    # Shapes are brighter than their background in every colour, so that all of them can be seen.
     ground = random.integers(0, 120, (count, 3, 1, 1))
     paint = ground + random.integers(90, 136, (count, 3, 1, 1))
     size = random.uniform(7, 12, (count, 1, 1))
@@ -93,7 +93,7 @@ def draw_shapes(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def shape_masks(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    """The ten shapes, each about the point 0, 0 and reaching from -1 to 1."""
+    """Return the ten shapes, each around the point 0, 0 and reaching from -1 to 1."""
     radius, reach = np.hypot(x, y), np.maximum(abs(x), abs(y))
     stripes_x, stripes_y = np.floor(x * 2.5) % 2 == 0, np.floor(y * 2.5) % 2 == 0
     return [

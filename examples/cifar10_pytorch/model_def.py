@@ -53,5 +53,5 @@ class CIFARTrial(pytorch.PyTorchTrial):
 
 
 def accuracy(output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The share of images whose class was found."""
+    """Return the share of images that were classified correctly."""
     return (output.argmax(dim=1) == labels).float().mean()

@@ -19,7 +19,7 @@ Target = dict[str, Tensor]
 
 
 def settings(context: TrialContext) -> dict[str, Any]:
-    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    """Return the `data` part of the experiment configuration; without a configuration that of the default data."""
     try:
         return context.get_data_config()
     except ValueError:
@@ -27,7 +27,7 @@ def settings(context: TrialContext) -> dict[str, Any]:
 
 
 def load(config: Mapping[str, Any]) -> Detections:
-    """The images that the `data` part of a configuration asks for."""
+    """Return the images for the `data` part of a configuration."""
     source = config.get("source", "scenes")
     if source == "scenes":
         return Scenes(config.get("count", 400))
@@ -43,7 +43,7 @@ def load(config: Mapping[str, Any]) -> Detections:
 
 
 def from_option(option: str) -> dict[str, str]:
-    """The `data` part of a configuration for --data: scenes, a Penn-Fudan directory, or IMAGES:FILE.json."""
+    """Return the `data` part of a configuration for --data: scenes, a Penn-Fudan directory, or IMAGES:FILE.json."""
     if option == "scenes":
         return {"source": "scenes"}
     if option.endswith(".json"):
@@ -55,13 +55,13 @@ def from_option(option: str) -> dict[str, str]:
 
 
 def collate(records: Sequence[tuple[Tensor, Target]]) -> tuple[tuple[Tensor, ...], tuple[Target, ...]]:
-    """One batch: a tuple of images of different sizes and a tuple of their targets."""
+    """Return one batch: a tuple of images of different sizes and a tuple of their targets."""
     images, targets = zip(*records, strict=True)
     return images, targets
 
 
 def split(dataset: Detections, share: float = 0.8, seed: int = 0) -> tuple[Subset[Any], Subset[Any]]:
-    """Training and validation images. A generator of its own makes the split the same on every rank."""
+    """Return training and validation images. A separate generator makes the split the same on every rank."""
     order = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(seed)).tolist()
     border = int(share * len(order))
     return Subset(dataset, order[:border]), Subset(dataset, order[border:])
@@ -88,7 +88,7 @@ class Detections(Dataset[tuple[Tensor, Target]], ABC):
 
 
 class Scenes(Detections):
-    """One to three bright ellipses on a noisy ground, in images of different sizes, drawn when asked for."""
+    """One to three bright ellipses on a noisy background, in images of different sizes, drawn when they are read."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -197,7 +197,7 @@ def by_id(entry: Mapping[str, Any]) -> Any:
 
 
 def overlapping(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two boxes have some part in common."""
+    """Return whether two boxes overlap."""
     return all(min(one[end], other[end]) > max(one[end - 2], other[end - 2]) for end in (2, 3))
 
 
@@ -217,5 +217,5 @@ def read_pixels(path: Path, mode: str | None) -> np.ndarray:
 
 
 def as_image(pixels: np.ndarray) -> Tensor:
-    """Rows of bytes become planes of numbers from 0 to 1."""
+    """Convert rows of bytes to planes of numbers from 0 to 1."""
     return torch.from_numpy(pixels.astype(np.float32) / 255).permute(2, 0, 1).contiguous()

@@ -1,7 +1,7 @@
-"""A small Faster R-CNN in plain torch: a backbone, a part that proposes regions, and a head that judges them.
+"""A small Faster R-CNN in plain torch: a backbone, a region proposal network, and a head that classifies regions.
 
-It is called as torchvision's detectors are: while training with images and targets, for a dict of losses;
-otherwise with images alone, for a list of dicts of `boxes`, `labels` and `scores`.
+It is called as torchvision's detectors are: in training with images and targets, for a dict of losses; otherwise with
+images alone, for a list of dicts of `boxes`, `labels` and `scores`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 STRIDE = 8  # pixels of the image per cell of the backbone's map
 SIDES = (12.0, 24.0, 48.0)  # of the square anchors around each cell's centre
-POOLED = 5  # cells per side of what the head sees of a region
+POOLED = 5  # cells per side of the pooled region that the head gets
 
 
 class SmallFasterRCNN(nn.Module):
@@ -46,7 +46,7 @@ class SmallFasterRCNN(nn.Module):
         return {name: torch.stack([loss[name] for loss in losses]).mean() for name in losses[0]}
 
     def losses(self, image: Tensor, target: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The four losses of one image, under the names that torchvision gives them."""
+        """Return the four losses of one image, under the names that torchvision gives them."""
         features, anchors, objectness, offsets = self.propose(image)
         wanted, nearest, overlap = match(anchors, target["boxes"])
         positive = overlap >= 0.5
@@ -72,7 +72,7 @@ class SmallFasterRCNN(nn.Module):
         }
 
     def detect(self, image: Tensor) -> dict[str, Tensor]:
-        """The objects in one image, best first."""
+        """Return the objects in one image, best first."""
         features, anchors, objectness, offsets = self.propose(image)
         regions = self.best_regions(image, anchors, objectness, offsets)
         logits, offsets = self.judge(features, regions)
@@ -82,7 +82,7 @@ class SmallFasterRCNN(nn.Module):
         return {"boxes": found[kept], "labels": labels[kept] + 1, "scores": scores[kept]}
 
     def propose(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The backbone's map; for each anchor its box, a logit that an object is there, and offsets to it."""
+        """Return the backbone's map; for each anchor its box, a logit that an object is there, and offsets to it."""
         features = self.backbone(image[None])
         hidden = F.relu(self.region(features))
         rows, columns = features.shape[2:]
@@ -93,19 +93,19 @@ class SmallFasterRCNN(nn.Module):
 
     @torch.no_grad()
     def best_regions(self, image: Tensor, anchors: Tensor, objectness: Tensor, offsets: Tensor) -> Tensor:
-        """The most promising regions, few of them overlapping much."""
+        """Return the most promising regions, few of them overlapping much."""
         scores, best = objectness.topk(min(4 * self.proposals, len(objectness)))
         regions = box.clip(box.decode(offsets[best], anchors[best]), *image.shape[1:])
         return regions[box.nms(regions, scores, 0.7)[: self.proposals]]
 
     def judge(self, features: Tensor, regions: Tensor) -> tuple[Tensor, Tensor]:
-        """Class logits and better offsets for each region."""
+        """Return class logits and better offsets for each region."""
         hidden = self.head(pool(features, regions))
         return self.classes(hidden), self.box_offsets(hidden)
 
 
 def stage(channels: int, wider: int) -> list[nn.Module]:
-    """One halving of the map. Group norm, unlike batch norm, is content with one image at a time."""
+    """Return layers that halve the map. Group norm, unlike batch norm, works with one image at a time."""
     return [
         nn.Conv2d(channels, wider, kernel_size=3, stride=2, padding=1),
         nn.GroupNorm(8, wider),
@@ -117,7 +117,7 @@ def stage(channels: int, wider: int) -> list[nn.Module]:
 
 
 def anchors_of(rows: int, columns: int, device: torch.device) -> Tensor:
-    """Squares of all sides around the centre of every cell."""
+    """Return squares of all sides around the centre of every cell."""
     y = (torch.arange(rows, device=device) + 0.5) * STRIDE
     x = (torch.arange(columns, device=device) + 0.5) * STRIDE
     centres = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1], dim=-1).reshape(-1, 1, 2)
@@ -126,7 +126,7 @@ def anchors_of(rows: int, columns: int, device: torch.device) -> Tensor:
 
 
 def match(candidates: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """For each candidate the true box it overlaps most, that box's index, and the overlap."""
+    """Return for each candidate the true box it overlaps most, that box's index, and the overlap."""
     if not len(truth):
         none = torch.zeros(len(candidates), dtype=torch.long, device=candidates.device)
         return candidates, none, none.float()
@@ -135,20 +135,20 @@ def match(candidates: Tensor, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def sample(positive: Tensor, negative: Tensor, negatives: int = 48) -> Tensor:
-    """Indices of all positives and of some others, for an image has far more ground than objects."""
+    """Return the indices of all positives and of some negatives, because most of an image is background."""
     others = (negative & ~positive).nonzero().squeeze(1)
     chosen = torch.randperm(len(others), device=others.device)[:negatives]
     return torch.cat([positive.nonzero().squeeze(1), others[chosen]])
 
 
 def offset_loss(offsets: Tensor, wanted: Tensor, anchors: Tensor) -> Tensor:
-    """How far the offsets are from those to the wanted boxes; zero, with its graph, when there are none."""
+    """Return the loss of the offsets to the true boxes; zero, with its graph, if there are none."""
     distance = F.smooth_l1_loss(offsets, box.encode(wanted, anchors), reduction="sum", beta=1 / 9)
     return distance / max(len(offsets), 1)
 
 
 def pool(features: Tensor, regions: Tensor) -> Tensor:
-    """Sample the map at a grid of points within each region, whatever its size (RoI align)."""
+    """Sample the map at a grid of points within each region of any size (RoI align)."""
     steps = (torch.arange(POOLED, device=regions.device) + 0.5) / POOLED
     x = regions[:, None, 0] + steps * (regions[:, None, 2] - regions[:, None, 0])
     y = regions[:, None, 1] + steps * (regions[:, None, 3] - regions[:, None, 1])
@@ -156,6 +156,6 @@ def pool(features: Tensor, regions: Tensor) -> Tensor:
     # grid_sample counts from -1 at one edge of the map to 1 at the other.
     x, y = 2 * x / (columns * STRIDE) - 1, 2 * y / (rows * STRIDE) - 1
     grid = torch.stack([x[:, None, :].expand(-1, POOLED, -1), y[:, :, None].expand(-1, -1, POOLED)], dim=-1)
-    # All regions look at one and the same map, so they are stacked as rows of one tall grid.
+    # All regions sample the same map, so they are stacked as rows of one tall grid.
     sampled = F.grid_sample(features, grid.reshape(1, -1, POOLED, 2), align_corners=False)
     return sampled.reshape(features.shape[1], -1, POOLED, POOLED).transpose(0, 1)

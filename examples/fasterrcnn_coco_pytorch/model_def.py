@@ -63,7 +63,7 @@ class ObjectDetectionTrial(pytorch.PyTorchTrial):
 
 
 def best_overlaps(found: dict[str, torch.Tensor], target: dict[str, torch.Tensor]) -> torch.Tensor:
-    """How well each true box is covered by the best of the boxes found; zero where nothing was found."""
+    """Return how well each true box is covered by the best of the boxes found; zero where nothing was found."""
     kept = found["boxes"][boxes.nms(found["boxes"], found["scores"], 0.1)]
     if not len(kept):
         return torch.zeros(len(target["boxes"]), device=kept.device)
@@ -71,7 +71,7 @@ def best_overlaps(found: dict[str, torch.Tensor], target: dict[str, torch.Tensor
 
 
 def build_model(backbone: str, num_classes: int) -> nn.Module:
-    """The small detector of this directory, or torchvision's Faster R-CNN with weights pretrained on COCO."""
+    """Build the small detector of this directory, or torchvision's Faster R-CNN with weights pretrained on COCO."""
     if backbone == "small":
         return SmallFasterRCNN(num_classes)
     if backbone != "torchvision":

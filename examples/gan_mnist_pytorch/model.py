@@ -1,4 +1,4 @@
-"""The two players: one draws images from noise, the other tells them from real ones."""
+"""The two models: one draws images from noise, the other distinguishes them from real ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LATENT = 100
 
 
 class Generator(nn.Module):
-    """Noise of `LATENT` numbers in, an image with values from -1 to 1 out."""
+    """Maps noise of `LATENT` numbers to an image with values from -1 to 1."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """An image in, one logit out: above zero where the image looks real."""
+    """Maps an image to one logit: above zero if the image looks real."""
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -50,5 +50,5 @@ class Discriminator(nn.Module):
 
 
 def widen(narrow: int, wide: int) -> list[nn.Module]:
-    """One hidden stage of the generator."""
+    """Return one stage of the generator, which doubles the size."""
     return [nn.Linear(narrow, wide), nn.BatchNorm1d(wide, eps=0.8), nn.LeakyReLU(0.2)]

@@ -40,7 +40,7 @@ class GANTrial(pytorch.PyTorchTrial):
         real, _ = batch
         fake = self.generator(self.noise(len(real)))
 
-        # The generator learns to be taken for real. The judge only passes gradients on meanwhile.
+        # The generator learns to be classified as real. The discriminator only passes on gradients meanwhile.
         self.discriminator.requires_grad_(False)
         verdict = self.discriminator(fake)
         g_loss = F.binary_cross_entropy_with_logits(verdict, torch.ones_like(verdict))
@@ -48,7 +48,7 @@ class GANTrial(pytorch.PyTorchTrial):
         self.context.step_optimizer(self.opt_g)
         self.discriminator.requires_grad_(True)
 
-        # The discriminator learns to tell both kinds apart.
+        # The discriminator learns to distinguish both kinds.
         verdict = self.discriminator(torch.cat([real, fake.detach()]))
         truth = torch.cat([torch.ones_like(verdict[: len(real)]), torch.zeros_like(verdict[len(real) :])])
         d_loss = F.binary_cross_entropy_with_logits(verdict, truth)
@@ -68,7 +68,7 @@ class GANTrial(pytorch.PyTorchTrial):
         return self.context.to_device(torch.randn(count, LATENT))
 
     def log_images(self, images: torch.Tensor, step: int) -> None:
-        """Show what the generator draws on TensorBoard, where the configuration asks for it."""
+        """Show what the generator draws on TensorBoard, if the configuration says so."""
         if data.settings(self.context).get("log_images") and self.context.distributed.rank == 0:
             writer = self.context.get_tensorboard_writer()
             writer.add_images("generated", images[:25].detach().cpu() / 2 + 0.5, step)

@@ -32,13 +32,13 @@ class MultiNet(nn.Module):
         features = self.trunk(inputs["data"])
         return {
             "digit_predictions": F.log_softmax(self.digit(features), dim=1),
-            # Only the last axis goes: a batch of one record keeps its batch axis.
+            # Only the last axis is removed: a batch of one record keeps its batch axis.
             "binary_predictions": self.binary(features).squeeze(dim=1),
         }
 
 
 def after_trunk(side: int) -> int:
-    """What is left of a side after two convolutions of five pixels, each followed by halving."""
+    """Return the length of a side after two convolutions of five pixels, each followed by halving."""
     for _ in range(2):
         side = (side - 4) // 2
     return side

@@ -15,7 +15,7 @@ from determined import pytorch
 
 
 def collate(records: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One batch: the inputs by name and the labels by name. The arrays reach the trial as tensors."""
+    """Return one batch: the inputs by name and the labels by name. The arrays reach the trial as tensors."""
     images = np.stack([image.numpy() for image, _ in records])
     digits = np.array([int(label) for _, label in records], dtype=np.int64)
     return {"data": images}, {"digit_labels": digits, "binary_labels": (digits >= 5).astype(np.float32)}
@@ -60,5 +60,5 @@ class MultiMNistTrial(pytorch.PyTorchTrial):
 
 
 def digit_error(predictions: dict[str, torch.Tensor], labels: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The share of digits that were not recognised."""
+    """Return the share of digits that were classified wrongly."""
     return (predictions["digit_predictions"].argmax(dim=1) != labels["digit_labels"]).float().mean()

@@ -27,13 +27,13 @@ class Images(TensorDataset):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of one image."""
+        """Return channels, height and width of one image."""
         channels, height, width = self.tensors[0].shape[1:]
         return channels, height, width
 
 
 def settings(context: TrialContext) -> dict[str, Any]:
-    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    """Return the `data` part of the experiment configuration; without a configuration that of the default data."""
     try:
         return context.get_data_config()
     except ValueError:
@@ -41,7 +41,7 @@ def settings(context: TrialContext) -> dict[str, Any]:
 
 
 def load(config: Mapping[str, Any], *, mean: float = 0.1307, std: float = 0.3081) -> tuple[Images, Images]:
-    """The training and the validation images that the `data` part of a configuration asks for."""
+    """Return the training and the validation images for the `data` part of a configuration."""
     source = config.get("source", "digits")
     if source == "digits":
         train, validation = digits()
@@ -58,19 +58,19 @@ def load(config: Mapping[str, Any], *, mean: float = 0.1307, std: float = 0.3081
 
 
 def from_option(option: str) -> dict[str, str]:
-    """The `data` part of a configuration for --data: the name of a source, or a directory of IDX files."""
+    """Return the `data` part of a configuration for --data: the name of a source, or a directory of IDX files."""
     if option in ("digits", "fashion-mnist"):
         return {"source": option}
     return {"source": "idx", "path": option}
 
 
 def digits() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """1,797 handwritten digits of 8x8 pixels, enlarged to 24x24; a fifth of them is for validation."""
+    """Return 1,797 handwritten digits of 8x8 pixels, enlarged to 24x24; a fifth of them is for validation."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     pixels = np.kron(bunch.images / 16.0, np.ones((1, 3, 3)))
-    # The file is ordered by writer. A generator of our own mixes it, alike in every process and every run.
+    # The file is ordered by writer. A separate generator shuffles it, equally in every process and every run.
     order = np.random.default_rng(0).permutation(len(pixels))
     validation, train = np.split(order, [len(order) // 5])
     return (pixels[train], bunch.target[train]), (pixels[validation], bunch.target[validation])
@@ -88,7 +88,7 @@ def read_images(root: str | Path, part: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def find(root: str | Path, name: str) -> Path:
-    """The file of that name, packed or not, with either of the two spellings in use."""
+    """Return the file of that name, compressed or not, with either of the two spellings in use."""
     spellings = [name, name.replace("-idx", ".idx")]
     for candidate in [f"{spelling}{suffix}" for spelling in spellings for suffix in ("", ".gz")]:
         if (Path(root) / candidate).is_file():

@@ -11,9 +11,9 @@ def build_model(
     dropout1: float,
     dropout2: float,
 ) -> nn.Sequential:
-    """Two convolutions, one pooling, two linear layers; `shape` is one image's (channels, height, width)."""
+    """Return two convolutions, one pooling, two linear layers; `shape` is one image's (channels, height, width)."""
     channels, height, width = shape
-    # Each convolution takes a pixel off every side, and pooling halves what is left.
+    # Each convolution removes a pixel at every side, and pooling halves the rest.
     pooled = ((height - 4) // 2) * ((width - 4) // 2)
     return nn.Sequential(
         nn.Conv2d(channels, n_filters1, kernel_size=3),

@@ -1,4 +1,4 @@
-"""The trial as written since 0.12.13: wrap in the constructor, go backward and step in `train_batch`."""
+"""The trial as written since 0.12.13: wrap in the constructor, call backward and step in `train_batch`."""
 
 from __future__ import annotations
 

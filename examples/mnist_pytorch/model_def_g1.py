@@ -1,4 +1,4 @@
-"""The same trial as it was written for 0.12: the loop owns model and optimizer, goes backward and steps."""
+"""The same trial as it was written for 0.12: the loop owns model and optimizer, calls backward and steps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class MNistTrial(pytorch.PyTorchTrial):
 
 
 class Summary(pytorch.PyTorchCallback):
-    """Remembers what the closing lines tell."""
+    """Collects what the closing lines print."""
 
     accuracy = float("nan")
     checkpoint = ""
@@ -103,7 +103,7 @@ def main() -> None:
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
         config["data"] |= data.from_option(args.data)
-    info = det.get_cluster_info()  # None unless an experiment started this process, with values of its own
+    info = det.get_cluster_info()  # None unless an experiment started this process with its own hyperparameters
     hparams = info.trial.hparams if info else config["hyperparameters"]
 
     with pytorch.init(hparams=hparams, exp_conf=config, seed=args.seed) as context:

@@ -30,7 +30,7 @@ from determined.store.store import Store
 
 @dataclass(frozen=True)
 class Steps:
-    """What a trial reports: (step, metrics) of each kind, and the steps at which it saves."""
+    """The reports of a trial: (step, metrics) of each kind, and the steps at which it saves."""
 
     training: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     validation: list[tuple[int, dict[str, Any]]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What commands read and load: no more lines, rows and modules than their answer needs."""
+"""Costs of commands: they read and load no more lines, rows and modules than their answer needs."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_trial_is_described_with_one_store_and_without_the_sdk(trial: int, mon
     assert done.stderr.strip() == "[]"
 
 
-# What `det experiment list` needs of the package `determined.store`, on a store in a file.
+# The modules of `determined.store` that `det experiment list` needs, on a store in a file.
 NEEDED_BY_A_LIST = {
     "determined.store",
     "determined.store.databases",

@@ -1,4 +1,4 @@
-"""What the commands and the SDK do with standalone runs that were interrupted or requested to stop."""
+"""Commands and the SDK with standalone runs that were interrupted or requested to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `det` prints about a startup hook, and how it is skipped."""
+"""Messages of `det` about a startup hook, and how it is skipped."""
 
 from __future__ import annotations
 

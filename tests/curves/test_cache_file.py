@@ -127,7 +127,7 @@ def test_a_damaged_file_is_replaced(store: Store, file: Path, damage: Callable[[
     for attempt in attempts:
         assert values(reader, attempt.trial_id) == [1.0] * 900
     assert reader.cache.trouble is None
-    # What the first one has in memory is still correct; another program detects the damage.
+    # The content of the first one's memory is still correct; another program detects the damage.
     again = CurveReader(store, CurveCache(file))
     for attempt in attempts:
         assert values(again, attempt.trial_id) == [1.0] * 900

@@ -31,7 +31,7 @@ from tests.store.rows import begin, metric
 KEYS: list[Key] = [("training", "loss"), ("validation", "loss"), ("training", "note")]
 KEY = KEYS[0]
 
-# What can happen between two reads: a report of a rank at a step, or a restart at a step.
+# Events between two reads: a report of a rank at a step, or a restart at a step.
 _VALUES = st.one_of(st.floats(0, 1), st.sampled_from([float("nan"), float("inf"), float("-inf"), 7]))
 _REPORT = st.tuples(
     st.just("report"),

@@ -260,7 +260,7 @@ class EngineContract:
         assert bench.finish(key, seen).exited.code == 0
         assert alive([int(line.text)]) == []
 
-    # What jobs write
+    # Output of jobs
 
     def test_many_lines_come_whole_and_in_order(self, bench: Bench) -> None:
         done = bench.script(
@@ -335,7 +335,7 @@ class EngineContract:
         assert done.exited.code == 0
         assert done.output == ["ready", "alive"]
 
-    # What jobs find
+    # The environment of jobs
 
     def test_jobs_do_not_see_each_other(self, bench: Bench) -> None:
         show = """

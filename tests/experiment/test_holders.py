@@ -103,7 +103,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     new = search.start(experiment)
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
-    psutil.wait_procs(old_trials, timeout=10)  # they notice by themselves that another process has taken over
+    psutil.wait_procs(old_trials, timeout=10)  # they notice that another process has taken over
     assert all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in old_trials)
     os.kill(old.pid, signal.SIGCONT)
     assert old.wait(15) == 1

@@ -1,4 +1,4 @@
-"""What another machine does before it runs trials: code, startup hook, checkpoint storage, variables."""
+"""Preparation of another machine before it runs trials: code, startup hook, checkpoint storage, variables."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_halving(engine: LocalEngine) -> None:
         assert f" of {decision.of} at rung {decision.rung}, {after}" in decision.text
         assert decision.text.split(": ")[-1].startswith(decision.kind)
     assert any(decision.kind == "stopped" for decision in compared)
-    # The first trial at the first rung is the best so far, whatever its metric is.
+    # The first trial at the first rung is the best so far, with any metric.
     at_first = next(decision for decision in compared if decision.rung == 1)
     assert (at_first.kind, at_first.place, at_first.of) == ("promoted", 1, 1)
     assert at_first.text.endswith(", 1st of 1 at rung 1, top 1 promoted: promoted, trains to batch 4")

@@ -21,7 +21,7 @@ MUST = inspect.Parameter.empty
 SORTED = {"sort_by": None, "order_by": None}
 BEST = {"sort_by": None, "smaller_is_better": None}
 
-# What `Determined` and the module `client` share: arguments in their order, with their defaults.
+# Functions that `Determined` and the module `client` share: arguments in their order, with their defaults.
 WAY_IN: dict[str, dict[str, Any]] = {
     "create_experiment": {
         "config": MUST,

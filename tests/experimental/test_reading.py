@@ -1,4 +1,4 @@
-"""What the SDK reads of a search that has ended."""
+"""Reading a search that has ended through the SDK."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What exists at one moment."""
+    """The processes, threads, variables and files that exist at one moment."""
 
     environment: dict[str, str]
     directory: str | None

@@ -1,4 +1,4 @@
-"""Training in a directory of its own: the code copy of a checkpoint takes the working directory."""
+"""Training in a separate directory, because checkpoints contain a copy of the working directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and no progress line between the dots of pytest."""
+    """Return an empty working directory, and disable the progress line."""
     directory = tmp_path / "work"
     directory.mkdir()
     monkeypatch.chdir(directory)

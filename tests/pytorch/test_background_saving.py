@@ -1,4 +1,4 @@
-"""Checkpoints that are written while training goes on."""
+"""Checkpoints that are written while training continues."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
 
 @pytest.fixture(autouse=True)
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints of tiny models would be written at once."""
+    """Let checkpoints of tiny models be written in the background, too."""
     monkeypatch.setattr(checkpointer, "SMALL", 0)
 
 
 class Noting(LineTrial):
-    """Writes down its weight after every batch."""
+    """Records its weight after every batch."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)
@@ -49,7 +49,7 @@ class SharedWeights(Noting):
 def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
     trial_class: type[Noting], data_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer waits for a later batch: were training to wait for it, nothing would ever move."""
+    """The writer waits for a later batch: if training waited for the writer, the test would hang."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     write = checkpoint_format.write
@@ -128,7 +128,7 @@ def test_where_no_process_can_be_had_training_waits(
 
 
 def test_a_small_one_is_written_at_once(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a kill right after it costs nothing."""
+    """So that a kill right after it loses nothing."""
     monkeypatch.setattr(checkpointer, "SMALL", 2**20)
 
     class Looking(Noting):
@@ -183,7 +183,7 @@ def run(program: str, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]
 
 
 def test_a_save_that_fails_ends_the_run_soon_and_loudly(data_home: Path, work_dir: Path) -> None:
-    """Batch 2 is saved; that of batch 4 meets a disk without room for it; the run ends and goes on exactly."""
+    """Batch 2 is saved; that of batch 4 meets a full disk; the run ends, and resumes exactly."""
     whole = run(FULL_DISK, cwd=work_dir)
     assert whole.returncode == 0, whole.stderr
     before = set(checkpoints(data_home))

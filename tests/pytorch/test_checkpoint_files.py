@@ -1,4 +1,4 @@
-"""What lies in a checkpoint, how it gets there, and what is refused."""
+"""The files of a checkpoint, how they are written, and which states are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial may ask its context, and what the context refuses."""
+"""The methods of the context, and what they reject."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANUAL = pytorch.LRScheduler.StepMode.MANUAL_STEP
 
 @pytest.fixture
 def context() -> Iterator[pytorch.PyTorchTrialContext]:
-    """The context of a run with one rank."""
+    """Return the context of a run with one rank."""
     with pytorch.init(hparams={"global_batch_size": 8, "lr": 0.5}, exp_conf={"data": {"url": "here"}}) as context:
         yield context
 
@@ -289,7 +289,7 @@ class TestWrapping:
         assert context.wrap_scaler(scaler) is scaler
         model = context.wrap_model(torch.nn.Linear(1, 1))
         optimizer = context.wrap_optimizer(sgd(model))
-        context.configure_apex_amp(model, optimizer)  # only an enabled one stands in the way
+        context.configure_apex_amp(model, optimizer)  # only an enabled one is a conflict
 
 
 class TestApex:
@@ -434,7 +434,7 @@ class TestExperimental:
 
 
 class TestReducers:
-    """The rows of the API; the arithmetic has tests of its own."""
+    """The rows of the API; the arithmetic is tested elsewhere."""
 
     class Constant(pytorch.MetricReducer):
         def __init__(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""A checkpoint that was damaged is noticed and named before anything is loaded, whichever file it is."""
+"""A damaged checkpoint is detected, and the damaged file is named, before anything is loaded."""
 
 from __future__ import annotations
 

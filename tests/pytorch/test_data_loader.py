@@ -1,4 +1,4 @@
-"""`pytorch.DataLoader` and foreign loaders, by hand and in the loop."""
+"""`pytorch.DataLoader` and foreign loaders, outside and inside the loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lists(loader: Any, batches: int | None = None) -> list[Any]:
 
 
 class OrderTrial(LineTrial):
-    """Trains on numbers and writes down which; the model is beside the point."""
+    """Trains on numbers and records their order; the model does not matter."""
 
     make_train: Callable[[], Any]
     make_validation: Callable[[], Any] = staticmethod(lambda: pytorch.DataLoader(Numbers(4), batch_size=2))
@@ -152,7 +152,7 @@ def test_newer_arguments_of_torch_are_forwarded_and_unknown_ones_refused() -> No
         pytorch.DataLoader(Numbers(4), shufle=True)
 
 
-# By hand
+# Outside the loop
 
 
 def test_by_hand_it_is_a_torch_loader_over_one_pass() -> None:
@@ -289,7 +289,7 @@ def test_order_of_a_users_generator_is_bit_for_bit_torchs(workers: int) -> None:
         assert lists(ours) == lists(reference)
         assert torch.equal(mine.get_state(), theirs.get_state())
 
-    # Repeating: one base seed for the one iterator, then per pass one permutation and one that is thrown away.
+    # Repeating: one base seed for the one iterator, then per pass one permutation and one that is discarded.
     by_hand = generator()
     torch.empty((), dtype=torch.int64).random_(generator=by_hand)
     expected = []
@@ -436,7 +436,7 @@ class LoaderThatWillNotTell(LoaderWithoutLength):
 
 
 FOREIGN: dict[str, tuple[Callable[[], Any], list[Any], int]] = {
-    # How to make it, what five batches of it are, and the epoch of the last of them.
+    # How to create it, what five batches of it are, and the epoch of the last of them.
     "torch": (lambda: torch.utils.data.DataLoader(Numbers(3), batch_size=2), [[0, 1], [2]] * 2 + [[0, 1]], 2),
     "stateful": (lambda: StatefulDataLoader(Numbers(3), batch_size=2), [[0, 1], [2]] * 2 + [[0, 1]], 2),
     "list": (lambda: [torch.tensor([7]), torch.tensor([8])], [[7], [8], [7], [8], [7]], 2),
@@ -595,7 +595,7 @@ def shuffled_on_ranks(workers: int) -> dict[str, Any]:
     trial_class = order_trial(loader, loader)
     trial = fit(trial_class, seed=_rank_seed(), max_length=pytorch.Epoch(1))
 
-    # The same once more by the seed of the chief, interrupted after four batches.
+    # The same again by the seed of the chief, interrupted after four batches.
     uuids: list[str] = []
 
     class Noting(pytorch.PyTorchCallback):
@@ -614,7 +614,7 @@ def _first(records: list[Any]) -> torch.Tensor:
 
 
 def _rank_seed() -> int:
-    """Another state of torch's generator on every rank: the order must not depend on it."""
+    """Set another state of torch's generator on every rank: the order must not depend on it."""
     import os
 
     return int(os.environ["RANK"])

@@ -35,7 +35,7 @@ class Graph:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal in structure, in types and in numbers."""
+    """Return whether values are equal in structure, in types and in numbers."""
     if type(left) is not type(right):
         return False
     if isinstance(left, torch.Tensor):
@@ -135,7 +135,7 @@ def test_packed_sequences_can_feed_an_rnn() -> None:
 
 
 class OwnMapping(collections.abc.MutableMapping[str, Any]):
-    """Keeps its items in a dict of its own, so that a shallow copy would share them."""
+    """Keeps its items in an inner dict, so that a shallow copy would share them."""
 
     def __init__(self, items: Any = ()) -> None:
         self.items_of_mine = dict(items)
@@ -352,7 +352,7 @@ def test_get_batch_length_is_data_length_unless_overridden() -> None:
 
 
 def test_a_batch_type_of_ones_own_trains_without_a_length() -> None:
-    """Only a log line wants the length: that it is not known ends no training."""
+    """Only a log line uses the length: training continues if it is unknown."""
     seen: list[Any] = []
 
     class Graphs(LineTrial):

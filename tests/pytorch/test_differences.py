@@ -1,4 +1,4 @@
-"""A resumed run whose settings are not those of the checkpoint says so."""
+"""A resumed run prints which settings differ from those of the checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on two real ranks; each start checks several things, because starting is what takes time."""
+"""Training on two real ranks; each start checks several things, because starting takes most of the time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Small(LineTrial):
     shuffle = False
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
-        torch.manual_seed(context.distributed.rank)  # ranks begin apart, and wrap_model brings them together
+        torch.manual_seed(context.distributed.rank)  # ranks start differently, and wrap_model makes them equal
         super().__init__(context)
         self.at_start = [parameter.tolist() for parameter in self.model.parameters()]
         self.exchanges: list[int] = []
@@ -188,7 +188,7 @@ class Dropping(LineTrial):
 
 
 def listeners() -> list[list[Any]]:
-    """Addresses this process listens on that are not loopback."""
+    """Return the addresses that this process listens on and that are not loopback."""
     found = []
     for connection in psutil.Process().net_connections(kind="all"):
         address = connection.laddr
@@ -206,7 +206,7 @@ class Listening(pytorch.PyTorchCallback):
 
 
 def various() -> Any:
-    """Everything that needs two ranks but little of them, in one start."""
+    """Everything that needs two ranks for a short time, in one start."""
     result: dict[str, Any] = {"gan 1": train_adversarial(1), "gan 2": train_adversarial(2)}
 
     stopped = fit(StopsOnOneRank, hparams=TWO, max_length=pytorch.Batch(50), reporting_period=pytorch.Batch(2))
@@ -269,7 +269,7 @@ def refused() -> list[str]:
 
 
 class Columns(torch.nn.Module):
-    """A model whose batches are chosen by the names of its arguments."""
+    """A model whose batches are selected by the names of its arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,7 +281,7 @@ class Columns(torch.nn.Module):
 
 
 def signatures() -> list[list[str]]:
-    """What libraries see of forward: plainly, under apex's levels, and under automatic mixed precision."""
+    """Return the signatures of forward that libraries see: plain, under apex's levels, and under mixed precision."""
     found = []
     for automatic in (False, True):
         with pytorch.init(hparams=TWO) as context:
@@ -308,7 +308,7 @@ def resume(uuid: str) -> Any:
 def test_various_things_on_two_ranks(data_home: Path) -> None:
     first, second = (rank.value for rank in run_ranks(various, n=2, timeout=120))
 
-    # All ranks stay equal, whatever is frozen when, and the frozen model is the chief's.
+    # All ranks stay equal, whatever is frozen, and the frozen model is the chief's.
     torch.manual_seed(0)
     frozen = weights(torch.nn.Linear(1, 1))
     for gan in ("gan 1", "gan 2"):
@@ -318,17 +318,17 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
     for value, expected in zip(first["gan 1"][1], single.generator.parameters(), strict=True):
         torch.testing.assert_close(torch.tensor(value), expected)
 
-    # One rank asks, all stop.
+    # One rank requests a stop, all stop.
     assert first["stopped after"] == second["stopped after"] == 2
 
-    # The chief validates, all hear of it.
+    # The chief validates, all get the result.
     expected_metrics = {"rank": 0, "batches_seen": EPOCH_LENGTH, "word": "w", "batches": 1, "epochs": 0}
     assert first["whole"] == second["whole"] == expected_metrics
     assert first["uuid"] == second["uuid"]
     assert (first["chief's hooks"], second["chief's hooks"]) == (True, False)
     assert first["averages"] == second["averages"]
 
-    # Shuffled data are shared out without overlap.
+    # Shuffled data are distributed without overlap.
     for one, other in zip(first["records"][:3], second["records"][:3], strict=True):
         assert not {*one} & {*other}
     epoch = first["records"][:3] + second["records"][:3]
@@ -344,11 +344,11 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
     for value, expected in zip(first["compressed"], exact, strict=True):
         torch.testing.assert_close(torch.tensor(value), torch.tensor(expected), atol=0.002, rtol=0.01)
 
-    # Nothing listens where others could connect, but for torch's store, which rank 0 holds where there is no agent.
+    # Nothing listens where others could connect, except torch's store, which rank 0 holds if there is no agent.
     assert {port for _, port in first["listeners"]} <= {first["rendezvous"]}
     assert second["listeners"] == []
 
-    # Half-way through an aggregation window, with a generator of its own for each rank.
+    # Half-way through an aggregation window, with a separate generator for each rank.
     uuid = next(
         one.name
         for one in checkpoints(data_home)
@@ -362,7 +362,7 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
         assert after["records"] == before["records"][6:]
         assert after["weights"] == before["dropping"]
 
-    # The same checkpoint on one rank: the weights fit, and training goes on.
+    # The same checkpoint on one rank: the weights fit, and training continues.
     assert fit(Dropping, hparams=TWO, max_length=pytorch.Batch(7), latest_checkpoint=uuid).batch_indices == [6]
 
 
@@ -447,5 +447,5 @@ def test_launchers(launcher: str, work_dir: Path, data_home: Path, tmp_path: Pat
     assert first["weights"] == second["weights"]
     assert len(metrics(data_home, "training")) == 1
     assert len(checkpoints(data_home)) == 1
-    # Torch's own rendezvous may listen anywhere: under both launchers it lives in the agent, not in a rank.
+    # Torch's own rendezvous may listen on any address: under both launchers it is in the agent, not in a rank.
     assert first["listeners"] == second["listeners"] == []

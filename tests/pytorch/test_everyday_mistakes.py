@@ -1,4 +1,4 @@
-"""Mistakes that train nothing or store something else get one warning, and refusals say the fix first."""
+"""Mistakes that train nothing or store something else get one warning, and errors begin with the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch inference: every record once, whatever the ranks and interruptions."""
+"""Batch inference: every record once, for any ranks and interruptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEN: list[Any] = []
 
 
 class Collecting(TorchBatchProcessor):
-    """Notes what it is given, and sums it up by a reducer."""
+    """Records what it is given, and sums it up by a reducer."""
 
     def __init__(self, context: TorchBatchProcessorContext) -> None:
         self.context = context
@@ -139,7 +139,7 @@ def test_two_ranks_share_the_batches(data_home: Path) -> None:
 
 
 class Reporting(TorchBatchProcessor):
-    """Reports of every rank what it has processed."""
+    """Every rank reports what it has processed."""
 
     def __init__(self, context: TorchBatchProcessorContext) -> None:
         self.context = context

@@ -1,4 +1,4 @@
-"""A disk that is full, checkpoints and store on it: one clear error, nothing lost that was kept, exact afterwards."""
+"""A full disk, with checkpoints and store on it: one clear error, no stored data lost, an exact resume afterwards."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
 
 
 def test_no_room_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
-    """The one of batch 4 is written when the disk becomes full: the next run records it, and goes on from there."""
+    """The checkpoint of batch 4 is written when the disk becomes full: the next run records it, and resumes from it."""
     whole = run(tmp_path / "elsewhere", work_dir, metrics=3000)
     failed = run(small_disk, work_dir, "fill-before-the-record", metrics=3000)
     assert "full" in failed.stdout

@@ -1,4 +1,4 @@
-"""Programs of all generations run, and the first gives the very numbers of the later ones."""
+"""Programs of all generations run, and the first gives exactly the numbers of the later ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_model() -> torch.nn.Module:
 
 
 class FirstGeneration(pytorch.PyTorchTrial):
-    """As written for 0.12: no constructor that wraps, the model as an argument."""
+    """A trial as written for 0.12: no constructor that wraps, the model as an argument."""
 
     callbacks: dict[str, Any] = {}
 
@@ -63,7 +63,7 @@ class FirstGeneration(pytorch.PyTorchTrial):
 
 
 class SecondGeneration(FirstGeneration):
-    """The same, written for 0.12.13 and later. It still has the helpers of before, under the old names."""
+    """The same, written for 0.12.13 and later. It still has the earlier helpers, under the old names."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)

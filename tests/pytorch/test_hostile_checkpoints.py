@@ -1,4 +1,4 @@
-"""Checkpoints by somebody who wants to run code here: nothing runs, and the error names the checkpoint."""
+"""Checkpoints of an attacker who wants to run code here: no code runs, and the error names the checkpoint."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTERS = ["trial_state.pkl", "workload_sequencer.pkl"]
 
 
 class Call:
-    """Unpickling it is calling a function."""
+    """Unpickling it calls a function."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self.call = function, arguments
@@ -44,7 +44,7 @@ class Call:
 
 
 def gadgets(canary: Path) -> dict[str, Any]:
-    """Objects that make the canary's file when they are unpickled by somebody who does not look."""
+    """Return objects that create the canary's file when they are unpickled without a check."""
     touch, code = f"touch {canary}", f"open({str(canary)!r}, 'w').close()"
     inner = io.BytesIO()
     torch.save(Call(os.system, touch), inner)
@@ -102,7 +102,7 @@ def state_with(gadget: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """The file that shall never be; beside it, files that would make it if somebody loaded them."""
+    """Return the file that must never exist; beside it are files that would create it if they were loaded."""
     canary = tmp_path / "canary"
     Path(f"{canary}.pth").write_bytes(in_legacy_format(Call(os.system, f"touch {canary}")))
     array = np.empty(1, dtype=object)
@@ -113,7 +113,7 @@ def canary(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def victim(canary: Path) -> Iterator[Callable[[Path, str], list[str]]]:
-    """A program that is given checkpoints, by path and by id, in both ways; returns what it says about each."""
+    """A program that loads checkpoints by path and by id, in both ways; returns its output about each."""
     with pytorch.init(hparams=HPARAMS) as context:
         trial = LineTrial(context)
 
@@ -137,12 +137,12 @@ def victim(canary: Path) -> Iterator[Callable[[Path, str], list[str]]]:
 
 
 def test_the_gadgets_work_where_nobody_looks(canary: Path) -> None:
-    """Else the tests below would show nothing."""
+    """Otherwise the tests below would prove nothing."""
     for name, gadget in gadgets(canary).items():
         for packing in PACKINGS:
             data = packing(gadget)
             canary.unlink(missing_ok=True)
-            with contextlib.suppress(Exception):  # some cannot go on after the deed
+            with contextlib.suppress(Exception):  # some cannot continue after their call
                 if packing in (in_zip, in_legacy_format):
                     torch.load(io.BytesIO(data), weights_only=False)
                 else:
@@ -177,13 +177,13 @@ def test_counters_under_every_old_name(data_home: Path, canary: Path) -> None:
                     fit(LineTrial, max_length=pytorch.Batch(1), latest_checkpoint=directory)
                 assert isinstance(
                     pytorch.load_trial_from_checkpoint_path(directory, trial_class=LineTrial), LineTrial
-                )  # has no use for counters
+                )  # does not read counters
                 assert not canary.exists(), f"{file}, {packing.__name__}, {name}"
         (directory / file).unlink()
 
 
 def test_every_file_of_a_new_checkpoint_exchanged(data_home: Path, work_dir: Path, canary: Path) -> None:
-    """With the manifest as it was, and with one that says the hostile file is right."""
+    """With the original manifest, and with one that contains the hash of the hostile file."""
     (work_dir / "model.py").write_text("x = 1\n")
     fit(LineTrial, max_length=pytorch.Batch(3))
     (good,) = checkpoints(data_home)
@@ -210,7 +210,7 @@ def test_every_file_of_a_new_checkpoint_exchanged(data_home: Path, work_dir: Pat
 
 
 def nothing_runs(directory: Path, canary: Path) -> None:
-    """Taken or refused: files that one way has no use for are not read in it."""
+    """Loaded or rejected: files that one way does not need are not read in it."""
     with contextlib.suppress(errors.InvalidCheckpointException):
         fit(LineTrial, max_length=pytorch.Batch(3), latest_checkpoint=directory)
     with contextlib.suppress(errors.InvalidCheckpointException):

@@ -1,4 +1,4 @@
-"""Hyperparameters that JSON cannot hold: trained with as they are, kept as texts."""
+"""Hyperparameters that JSON cannot hold: used as they are, stored as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.trials import LineTrial, checkpoints, fit
 
 
 class Thing:
-    """Its repr holds an address."""
+    """Its repr contains an address."""
 
 
 class Silent:

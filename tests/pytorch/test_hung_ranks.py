@@ -1,4 +1,4 @@
-"""A rank that hangs ends the job in bounded time, and the others say where it hangs."""
+"""A rank that hangs ends the job in bounded time, and the others print where it hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of batch inference: nothing that was uploaded is lost, doubled or mistaken for progress."""
+"""Results of batch inference: no upload is lost, repeated or mistaken for progress."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class Uploading(TorchBatchProcessor):
 
 
 def process(records: int, stop_at: int | None = None, processor: type[Uploading] = Uploading, **options: Any) -> None:
-    """Run it to its end, or until it stops as a crash would."""
+    """Run it to its end, or until it stops as in a crash."""
     chosen = type("Chosen", (processor,), {"stop_at": stop_at})
     with contextlib.suppress(Stop):
         torch_batch_process(chosen, list(range(records)), checkpoint_interval=2, **options)
 
 
 def output_files(data_home: Path) -> dict[str, Any]:
-    """Path to content of what lies in the storage; there is one output at most."""
+    """Return path and content of the files in the storage; there is one output at most."""
     (directory,) = (data_home / "determined" / "checkpoints").glob("output-*")
     found = [path for path in directory.rglob("*") if path.is_file()]
     return {path.relative_to(directory).as_posix(): json.loads(path.read_text()) for path in sorted(found)}
@@ -165,7 +165,7 @@ def test_after_a_crash_what_progress_does_not_cover_is_removed_and_done_again(da
 
 def test_a_replaced_file_comes_back_when_the_newer_one_is_not_covered(data_home: Path) -> None:
     class Replacing(Uploading):
-        """Keeps one file up to date, as a program does that continues its own results."""
+        """Updates one file, as a program does that continues its own results."""
 
         def upload(self) -> None:
             with self.context.upload_path() as path:
@@ -301,7 +301,7 @@ EVENTS = {"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove", "shutil.r
 
 
 def killed_at(event: int, checkpoint: str | None) -> bool:
-    """Run a batch process in a child that is killed before one of the moments at which it changes files."""
+    """Run a batch process in a child that is killed before one of its changes of files."""
     child = os.fork()
     if child == 0:
         left = event
@@ -344,7 +344,7 @@ def test_killed_anywhere_again_and_again_the_results_are_those_of_an_undisturbed
                 **{f"batch_{number}.json": [number] for number in done},
                 **{f"newest_{number % 2}.json": number for number in done},
             }, "what is listed is whole, and of the batches that were uploaded"
-    # An attempt that was killed before its first progress was a run of its own: only the last one counts.
+    # An attempt that was killed before its first progress was a separate run: only the last one counts.
     complete = recorded_outputs()[-1]
     directory = data_home / "determined" / "checkpoints" / complete.uuid
     assert {path.name: json.loads(path.read_text()) for path in (directory / "rank_0").iterdir()} == {
@@ -387,7 +387,7 @@ def test_a_run_that_continues_another_trial_says_where_the_first_results_are(
     process(4, stop_at=2, batch_size=1)
     uuid = newest_progress(data_home)
     (output,) = [path.name for path in (data_home / "determined" / "checkpoints").glob("output-*")]
-    with opened() as store:  # a trial of a search: nobody else goes on with it
+    with opened() as store:  # a trial of a search: no other process continues it
         store._database.execute("UPDATE trials SET state = 'COMPLETED'")
     process(4, batch_size=1, latest_checkpoint=uuid)
     assert f"whose uploads remain in output {output}" in caplog.text

@@ -162,7 +162,7 @@ def test_a_failure_ends_with_how_to_continue(script: Script) -> None:
 
 
 def contents(data: Path) -> list[Any]:
-    """Return what the store says of all runs."""
+    """Return everything that the store contains about all runs."""
     with records.opened(data) as store:
         trials = [trial for experiment in store.experiments.list() for trial in store.experiments.trials(experiment.id)]
         rows = [(store.attempts(trial.id), store.logs(trial.id), store.metrics(trial.id)) for trial in trials]
@@ -170,7 +170,7 @@ def contents(data: Path) -> list[Any]:
 
 
 def test_a_start_with_hyperparameters_that_do_not_fit_changes_nothing(script: Script) -> None:
-    """In a fresh interpreter, as above. What was COMPLETED stays so; the former values continue it."""
+    """In a fresh interpreter, as above. What was COMPLETED stays so; a start with the former values continues it."""
     script.run(1, LATEST="latest")
     before, (checkpoint,) = contents(script.data), records.checkpoints(script.data)
     refused = subprocess.run(
@@ -217,7 +217,7 @@ def test_a_signal_saves_and_says_so(script: Script, number: signal.Signals) -> N
 
 
 def test_a_second_interrupt_during_the_save_stops_at_once(script: Script) -> None:
-    """SIGTERM and SIGHUP in between do not count. Nothing half-written is left, and the next run continues."""
+    """SIGTERM and SIGHUP in between do not count. No partial file is left, and the next run continues."""
     script.run(1, LATEST="latest")
     (before,) = records.checkpoints(script.data)
     process = script.start(5, WAIT_AT="3", LATEST="latest", SLOW_SAVE="1")
@@ -262,7 +262,7 @@ def test_the_progress_line_fits_the_terminal(script: Script, columns: int) -> No
     progress = [line for line in shown if line.startswith("epoch ")]
     assert all("left" in line for line in progress)
     assert any(("next validation" in line) == (columns == 140) for line in progress)
-    # A line that wrapped would have left pieces that begin otherwise.
+    # A line that wrapped would have left pieces that begin differently.
     assert all(line.startswith(("epoch ", "from the program", "Killed", "$")) for line in shown)
 
 

@@ -1,4 +1,4 @@
-"""Training that is killed in the worst moments goes on as if nothing had happened; the long form is `make soak`."""
+"""Training that is killed at the worst moments resumes as if it had not been; the long form is `make soak`."""
 
 from __future__ import annotations
 

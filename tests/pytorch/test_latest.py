@@ -89,7 +89,7 @@ def test_all_ranks_take_the_same_one() -> None:
 
 
 def test_a_run_that_is_at_work_is_left_alone(data_home: Path, work_dir: Path) -> None:
-    """Two runs of one program at the same time: the second does not take over the first one's trial."""
+    """Two runs of one program at the same time: the second one does not take over the trial of the first."""
     program = work_dir / "program.py"
     program.write_text(
         "import sys\n"

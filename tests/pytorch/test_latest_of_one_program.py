@@ -1,4 +1,4 @@
-"""`latest_checkpoint="latest"` finds the checkpoints of one program, or of one name, and of nobody else."""
+"""`latest_checkpoint="latest"` finds the checkpoints of one program, or of one name, and no others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_two_scripts_of_the_same_name(work_dir: Path) -> None:
     assert run("a/train.py") == "0"
     assert run("b/train.py") == "0"
     assert run("a/train.py") == "1"
-    # A name is independent of the directory, and has checkpoints of its own.
+    # A name is independent of the directory, and has separate checkpoints.
     assert run("a/train.py", DET_RUN_NAME="mine") == "0"
     assert run("b/train.py", DET_RUN_NAME="mine") == "1"
     assert run("b/train.py") == "1"
@@ -152,7 +152,7 @@ def test_checkpoints_of_earlier_versions_are_found(data_home: Path) -> None:
     with opened(data_home) as store:
         store._database.execute("UPDATE attempts SET identity = NULL")
     assert fit(LineTrial, max_length=pytorch.Batch(3), latest_checkpoint="latest").batch_indices == [2]
-    # A name was not known to them.
+    # They did not record names.
     named = fit(LineTrial, max_length=pytorch.Batch(1), latest_checkpoint="latest", options={"name": "x"})
     assert named.batch_indices == [0]
 
@@ -160,7 +160,7 @@ def test_checkpoints_of_earlier_versions_are_found(data_home: Path) -> None:
 def test_another_host_or_user_has_other_checkpoints_and_is_named(
     data_home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in a new container: it starts anew, and says why, and what to do."""
+    """As in a new container: it starts from the beginning, and prints why, and what to do."""
     fit(LineTrial, max_length=pytorch.Batch(1))
     here = socket.gethostname()
     monkeypatch.setattr(socket, "gethostname", lambda: "another-host")

@@ -26,7 +26,7 @@ from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
 
 def load(*arguments: Any, **options: Any) -> Any:
-    """Load the trial of a checkpoint; its class is known to the checkpoint, not to mypy."""
+    """Load the trial of a checkpoint, whose class mypy does not know."""
     return pytorch.load_trial_from_checkpoint_path(*arguments, **options)
 
 
@@ -124,7 +124,7 @@ class TestCheckpointsOfTheTrainer:
         assert trial.scale == 3
         assert type(trial).__name__ == "MainTrial"
         assert load(checkpoint, trial_kwargs={"scale": 5}).scale == 5
-        # Nothing of the loading stays behind.
+        # Loading leaves nothing behind.
         assert (os.getcwd(), sys.modules["__main__"], sys.path) == (here, main, path)
         assert not {"model_def", "settings_of_model_def", "main_of_test"} & ({*sys.modules} - modules)
         assert not list(checkpoint.rglob("__pycache__"))
@@ -194,7 +194,7 @@ class Numpy1Names(pickle._Pickler):  # in Python; mypy does not know its methods
 
 
 class OldPickle:
-    """What `torch.save(pickle_module=...)` wants."""
+    """The interface that `torch.save(pickle_module=...)` needs."""
 
     Pickler = Numpy1Names
     __name__ = "old"
@@ -402,7 +402,7 @@ class TestOldLayouts:
             assert not isinstance(loaded, LineTrial)
 
     def test_resumes_or_starts_warm(self, layout: dict[str, Any], tmp_path: Path) -> None:
-        """With counters of its own a checkpoint goes on; without, its weights start a new count."""
+        """A checkpoint with counters continues; without, its weights start a new count."""
         batches = layout.pop("batches", 0)
         layout.pop("first_generation", None)
         path = old_checkpoint(tmp_path / "old", layout.pop("state"), **layout)
@@ -566,7 +566,7 @@ class TestHostileFiles:
         assert marker.exists()
 
     def test_damaged_old_files_are_clear_errors(self, tmp_path: Path) -> None:
-        """Every cut and many changed bytes of each pickled file: named, or harmless, never another error."""
+        """Every cut and many changed bytes of each pickled file: the file is named, or loads; never another error."""
         generator = random.Random(0)
         layout = {key: value for key, value in LAYOUTS["0.21.0"].items() if key != "batches"}
         path = old_checkpoint(tmp_path / "old", layout.pop("state"), **layout)

@@ -56,7 +56,7 @@ with pytorch.init() as context:
 
 
 def trained(work_dir: Path, data_home: Path, source: str, *words: str) -> Path:
-    """The checkpoint of a script, started as a program."""
+    """Return the checkpoint of a script, started as a program."""
     (work_dir / "train_of_test.py").write_text(source)
     run = subprocess.run if "-c" in words else warm.run
     run([sys.executable, *(words or ["train_of_test.py"])], check=True, cwd=work_dir, timeout=60)
@@ -65,7 +65,7 @@ def trained(work_dir: Path, data_home: Path, source: str, *words: str) -> Path:
 
 
 def rewritten(checkpoint: Path, source: str, **about: str | None) -> Path:
-    """The same checkpoint with another script."""
+    """Return the same checkpoint with another script."""
     (checkpoint / "code").mkdir(exist_ok=True)
     (checkpoint / "code" / "train_of_test.py").unlink(missing_ok=True)
     (checkpoint / "code" / "train_of_test.py").write_text(source)
@@ -80,7 +80,7 @@ MAIN = {"trial_cls_spec": "__main__:Trial", "main_script": "train_of_test.py"}
 
 @pytest.fixture
 def checkpoint(data_home: Path) -> Path:
-    """One of a trial like that of the scripts; without code."""
+    """Return a checkpoint of a trial like that of the scripts; without code."""
     fit(LineTrial, max_length=pytorch.Batch(1))
     (directory,) = checkpoints(data_home)
     return directory
@@ -158,7 +158,7 @@ def test_a_script_that_catches_the_refusal_loads_without_training(checkpoint: Pa
 
 
 def test_another_thread_may_train_meanwhile(checkpoint: Path) -> None:
-    """The refusal holds for the thread that imports, and ends with the import."""
+    """The import is only refused in its own thread, and until it has ended."""
     importing, trained_meanwhile = threading.Event(), threading.Event()
     results: list[object] = []
 
@@ -197,7 +197,7 @@ def test_another_thread_may_train_meanwhile(checkpoint: Path) -> None:
 def test_a_class_of_a_notebook_is_refused_and_nothing_is_executed(
     checkpoint: Path, script: str | None, tmp_path: Path
 ) -> None:
-    """No file is run because it happens to contain the same words."""
+    """No file is run because it happens to contain the same text."""
     (checkpoint / "code" / "notebook.ipynb").write_text("class Trial(")
     (checkpoint.parent / "outside.py").write_text("class Trial: pass")
     decoy = f"open({str(tmp_path / 'executed')!r}, 'w')\nclass Trial: pass\n"

@@ -1,4 +1,4 @@
-"""The order of everything that happens in a run, stops, exits and failures included."""
+"""The order of everything that happens in a run, including stops, exits and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.trials import HPARAMS, LineTrial, Recorder, checkpoints, fit,
 
 
 class Traced(LineTrial):
-    """Writes everything that the loop calls into `log`, in one list with its callback."""
+    """Appends every call of the loop to `log`, in one list with its callback."""
 
     log: list[Any]
 
@@ -79,7 +79,7 @@ class Traced(LineTrial):
 
 
 class Stepped:
-    """A scheduler without an `optimizer` attribute, as chained ones of users are."""
+    """A scheduler without an `optimizer` attribute, such as chained ones of users."""
 
     def __init__(self, inner: Any, log: list[Any]) -> None:
         self.inner = inner
@@ -131,7 +131,7 @@ START = [
     "build_training_data_loader",
     "build_validation_data_loader",
     "on_training_start",
-    "state_dict",  # can it be saved?
+    "state_dict",  # the check whether it can be saved
 ]
 
 
@@ -223,7 +223,7 @@ def test_counters_of_the_users_own_stay(data_home: Path) -> None:
 
 
 class Stopping(LineTrial):
-    """Asks to stop in batch `at`, and may take it back."""
+    """Requests a stop in batch `at`, and may withdraw it."""
 
     at = 1
     back_at: int | None = None
@@ -323,7 +323,7 @@ def test_invalid_hyperparameters_in_the_constructor() -> None:
 
 
 class Own(Exception):
-    """Of the user's own."""
+    """A callback of the user."""
 
 
 def test_exceptions_of_the_user_arrive_unchanged(data_home: Path) -> None:

@@ -1,4 +1,4 @@
-"""A rank that is lost while training is a clear error on the other one, never a hang; all ways are in `make soak`."""
+"""A rank that is lost while training is a clear error on the other one, never a hang; `make soak` tries all ways."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ OLD_TABLE = [
 
 
 class Counting(torch.optim.lr_scheduler.LRScheduler):
-    """Writes down the batch at each step the loop makes."""
+    """Records the batch at each step of the loop."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
@@ -70,7 +70,7 @@ class Counting(torch.optim.lr_scheduler.LRScheduler):
 
 
 def table_trial(table: list[Any], old_rule: bool) -> type[LineTrial]:
-    """All rows of a table at once: schedulers do not see each other."""
+    """All rows of a table at once: schedulers do not affect each other."""
 
     class Table(LineTrial):
         def __init__(self, context: pytorch.PyTorchTrialContext) -> None:

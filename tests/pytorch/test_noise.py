@@ -1,4 +1,4 @@
-"""Ports of a running job that strangers on this machine talk to: no code of theirs runs, and the job completes."""
+"""Other programs send data to the ports of a running job: none of their code runs, and the job completes."""
 
 from __future__ import annotations
 

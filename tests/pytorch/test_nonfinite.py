@@ -1,4 +1,4 @@
-"""Metrics that are no numbers: stored as they are, and what `fit(on_nan=...)` does about them."""
+"""Metrics that are not finite: stored as they are, and the effects of `fit(on_nan=...)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
 
 
 class Spoilt(LineTrial):
-    """The weight is lost for good when one of the batches `bad` is trained."""
+    """The weight becomes NaN when one of the batches `bad` is trained."""
 
     bad: tuple[int, ...] = (7,)
     value = math.nan
@@ -61,7 +61,7 @@ def test_stop_ends_with_an_error_and_keeps_good_checkpoints_only(data_home: Path
 
 
 class Without(LineTrial):
-    """What a rollback amounts to, written out: the batches `left_out` never happen."""
+    """The expected result of a rollback: the batches `left_out` are not trained."""
 
     left_out: tuple[int, ...] = (7,)
 
@@ -137,7 +137,7 @@ def test_all_ranks_go_back_together(data_home: Path) -> None:
 
 
 class LateHarm(LineTrial):
-    """The loss of batch 3 is fine; the weight after it is not."""
+    """The loss of batch 3 is finite; the weight after it is not."""
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         metrics = super().train_batch(batch, epoch_idx, batch_idx)
@@ -157,7 +157,7 @@ def test_spoilt_weights_are_not_saved(data_home: Path) -> None:
 
 
 def test_half_a_window_before_a_skipped_batch_comes_to_nothing() -> None:
-    """Windows of four: the checkpoint at 6 holds the gradients of 4 and 5, and 6 is bad."""
+    """Windows of four: the checkpoint at 6 contains the gradients of 4 and 5, and 6 is bad."""
     options = {"aggregation_frequency": 4}
     periods: dict[str, Any] = {"checkpoint_period": pytorch.Batch(6), "reporting_period": pytorch.Batch(1)}
     trial = fit(spoilt(bad=(6,)), max_length=pytorch.Batch(12), on_nan="rollback", options=options, **periods)

@@ -74,7 +74,7 @@ FIT = "trainer.fit(max_length=pytorch.Epoch(2), checkpoint_policy='none')"
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    """One kernel for all tests of the file: to start it and to import torch takes seconds."""
+    """Start one kernel for all tests of the file: starting it and importing torch takes seconds."""
     with started(tmp_path_factory.mktemp("notebook")) as kernel:
         assert not kernel.run(TRIAL).error
         yield kernel
@@ -82,7 +82,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 
 @pytest.fixture
 def notebook(kernel: Notebook, data_home: Path) -> Iterator[Notebook]:
-    """The kernel, with the data directory of this test and no run open."""
+    """Return the kernel, with the data directory of this test and no run open."""
     kernel.data = data_home
     kernel.run(f"os.environ['XDG_DATA_HOME'] = {str(data_home)!r}\nTrial.at_batch.clear()\nTrial.saving = None")
     yield kernel
@@ -236,7 +236,7 @@ def test_visual_studio_code_and_names_tell_programs_apart(notebook: Notebook, tm
 
 
 def test_a_restart_of_the_kernel_while_it_trains_saves_first(notebook: Notebook, pipes: Callable[[str], Path]) -> None:
-    """The last test: the kernel is another one afterwards."""
+    """This is the last test: afterwards the kernel is another one."""
     training = pipes("training")
     notebook.run(OPEN)
     notebook.run(f"Trial.at_batch[2] = lambda: wait_for_interrupt({str(training)!r})")

@@ -1,4 +1,4 @@
-"""Backward, aggregation, clipping, stepping, precision: the numbers of a loop written by hand, bit for bit."""
+"""Backward, aggregation, clipping, stepping, precision: the numbers of a plain PyTorch loop, bit for bit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batches_of(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 class Plain(LineTrial):
-    """Adam and batch norm and dropout, so that every generator and every order matters."""
+    """Adam, batch norm and dropout, so that every generator and every order matters."""
 
     clip: Callable[[list[torch.nn.Parameter]], Any] | None = None
     wrap: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Plain(LineTrial):
 def by_hand(
     count: int, aggregation: int = 1, average: bool = True, clip: Callable[[list[Any]], Any] | None = None
 ) -> torch.nn.Module:
-    """The same training in plain PyTorch."""
+    """Do the same training in plain PyTorch."""
     torch.manual_seed(0)
     model = small_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -204,7 +204,7 @@ class TestGradients:
                 self.context.backward(gradient.pow(2).sum(), create_graph=True)
                 assert self.weight.grad is not None
                 assert self.weight.grad.requires_grad
-                self.context.backward(loss)  # the graph is still there
+                self.context.backward(loss)  # the graph still exists
                 self.weight.grad = self.weight.grad.detach()
                 self.context.step_optimizer(self.optimizer)
                 return {}
@@ -235,7 +235,7 @@ class TestGradients:
 
 
 class Gan(LineTrial):
-    """Two models, two optimizers, steps in an order of their own."""
+    """Two models, two optimizers, steps in a particular order."""
 
     order = "both at the end"
 
@@ -368,7 +368,7 @@ class TestPrecision:
         assert trial.outside == {torch.float32}
         full = fit(variant(Auto, amp=False), **arguments)
         start = fit(Auto, max_length=pytorch.Batch(0))
-        # Six steps of 0.1 with gradients clipped to 0.05: a skipped one would be seen.
+        # Six steps of 0.1 with gradients clipped to 0.05: a skipped one would be visible.
         for value, expected, before in zip(
             trial.model.parameters(), full.model.parameters(), start.model.parameters(), strict=True
         ):

@@ -1,4 +1,4 @@
-"""Parameters that an optimizer trains and that no wrapped model has."""
+"""Parameters that an optimizer trains and that belong to no wrapped model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers.trials import LineTrial, checkpoints, fit
 
 
 class Outside(LineTrial):
-    """A head that nobody wrapped, trained by an optimizer with two groups."""
+    """A head that is not wrapped, trained by an optimizer with two groups."""
 
     sizes = (1, 2)
 

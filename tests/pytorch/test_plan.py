@@ -1,4 +1,4 @@
-"""When the loop stops on the way: the arithmetic against asking after every batch."""
+"""The next step at which the loop stops: the computation agrees with a check after every batch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_next_stop_is_what_asking_after_every_batch_finds(
 
 
 def test_sparse_schedules_far_away_cost_nothing() -> None:
-    """One number is asked for per report, and once a second for the progress line."""
+    """One number is requested per report, and once a second for the progress line."""
     far = 10**15
     for schedule in (
         [10, far],

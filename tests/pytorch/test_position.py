@@ -1,4 +1,4 @@
-"""The position in the data: counted over all ranks, for any numbers of ranks and batch sizes on the way."""
+"""The position in the data: counted over all ranks, for changing numbers of ranks and batch sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 5
 
 
 class SameOrder:
-    """The records of a seeded shuffle (or in order), which nothing but walking finds."""
+    """The records of a seeded shuffle (or in order), as a sampler that can only be iterated."""
 
     def __init__(self, records: int, shuffle: bool) -> None:
         self.records, self.shuffle, self.passes = records, shuffle, 0
@@ -60,7 +60,7 @@ def loader(kind: str, records: int, size: int, shuffle: bool, drop_last: bool) -
     )
 
 
-# What one run after the other does: ranks, batch size, batches of each rank.
+# The consecutive runs: ranks, batch size, batches of each rank.
 histories = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(0, 9)), min_size=1, max_size=5)
 
 
@@ -89,7 +89,7 @@ def test_any_history_of_ranks_and_batch_sizes_keeps_the_order_of_records(
         position = position.moved(batches * ranks, size)
     assert position.batches == len(trained)
 
-    # One record after the other, as a single process sees them; with drop_last a pass may end before its last ones.
+    # One record after the other, as in a single process; with drop_last a pass may end before its last ones.
     passes = (one_pass(records, shuffle, number) for number in itertools.count())
     left = next(passes)
     for batch in trained:
@@ -139,9 +139,9 @@ def test_a_position_that_is_none_is_named(stored: Any) -> None:
 @pytest.mark.parametrize(
     ("records", "before", "trained", "ranks", "epochs", "last_batch"),
     [
-        # 11 batches a pass. After 9 batches on two ranks: pass 1 with 7 of its batches gone.
+        # 11 batches a pass. After 9 batches on two ranks: 7 batches of pass 1 have been read.
         (11, DataPosition((BatchSpan(18, 1),), ranks=2), 9, 1, 3, 9 + 4 + 11),
-        # The other way: what is left of the pass takes two batches of each rank, the next pass six.
+        # The other way: the rest of the pass takes two batches of each rank, the next pass six.
         (11, DataPosition((BatchSpan(18, 1),), ranks=1), 18, 2, 3, 18 + 2 + 6),
         # At the very end of a pass.
         (10, DataPosition((BatchSpan(20, 1),), ranks=2), 10, 1, 3, 10 + 10),

@@ -18,7 +18,7 @@ CPU = [torch.profiler.ProfilerActivity.CPU]
 
 
 def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """All scalars below a directory, by tag."""
+    """Return all scalars below a directory, by tag."""
     found: dict[str, list[tuple[int, float]]] = {}
     for one in sorted({file.parent for file in path.rglob("events.out.tfevents.*")}):
         events = EventAccumulator(str(one), size_guidance={"scalars": 0}).Reload()

@@ -27,7 +27,7 @@ NAMES = [
     "adapt_batch_sampler",
     "data_length",
     "to_device",
-    # came and went
+    # in some releases only
     "RepeatBatchSampler",
     "DistributedBatchSampler",
     "SkipBatchSampler",
@@ -48,7 +48,7 @@ NAMES = [
     "TrainUnit",
     "CheckpointLoadContext",
     "ShouldExit",
-    # internals that other people's programs use
+    # internals that programs of users use
     "_PyTorchTrialController",
     "_TrainBoundary",
     "_TrainBoundaryType",

@@ -49,7 +49,7 @@ def test_dtypes_are_numpys(reducer: Reducer) -> None:
 
 
 def test_sums_run_in_double_precision() -> None:
-    """0.1 a million times: in float32 the sum would be off in the third digit."""
+    """0.1 a million times: in float32 the sum would be wrong in the third digit."""
     values = np.full(1_000_000, 0.1, dtype=np.float32).reshape(-1, 1)
     exact = float(np.float32(0.1))
     assert pytorch._simple_reduce_metrics(Reducer.SUM, values) == np.float32(exact * 1_000_000)
@@ -69,7 +69,7 @@ def test_what_is_no_number_is_refused(values: Any) -> None:
 
 @pytest.mark.parametrize("ranks", range(1, 10))
 def test_values_of_all_ranks_come_in_their_original_order(ranks: int) -> None:
-    """47 records in batches of 2, dealt out to the ranks, one update for each batch."""
+    """47 records in batches of 2, distributed to the ranks, one update for each batch."""
     records = list(range(47))
     batches = [records[at : at + 2] for at in range(0, 47, 2)]
     got: list[Any] = []
@@ -145,7 +145,7 @@ class Spread(pytorch.MetricReducer):
 
 
 class ReducingTrial(LineTrial):
-    """Feeds reducers from both methods with the records' numbers (1 to 12)."""
+    """Passes the records' numbers (1 to 12) to reducers from both methods."""
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""A resumed run reads on where it was: any sampler, workers or not, other loaders, other numbers of ranks."""
+"""A resumed run continues in its data: any sampler, with workers or without, other loaders, other numbers of ranks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Noise(Numbers):
 
 
 class DataTrial(LineTrial):
-    """Trains nothing, draws random numbers between batches, and writes down what it saw and drew."""
+    """Trains nothing, draws random numbers between batches, and records what it got and drew."""
 
     make_loader: Callable[[], Any]
     draw = True
@@ -103,7 +103,7 @@ def assert_resumes_exactly(make_loader: Callable[[], Any], data_home: Path, **me
 
 
 class ByPythonsGenerator:
-    """As many write it: a new shuffle when it is iterated."""
+    """A common form: a new shuffle in each iteration."""
 
     def __iter__(self) -> Iterator[int]:
         order = list(range(RECORDS))
@@ -135,7 +135,7 @@ class NoLength(CountsPasses):
 
 
 class OwnState:
-    """Its order follows from a number that every new one draws where nobody can look, and that its state holds."""
+    """Its order follows from a number that each new instance draws, and that only its state contains."""
 
     def __init__(self) -> None:
         self.secret = random.SystemRandom().randrange(2**40)
@@ -159,7 +159,7 @@ class OwnState:
 
 
 class OwnBatches(OwnState):
-    """Batches of one's own making: 1 record after an even one, else 2."""
+    """A custom batch sampler: 1 record after an even one, else 2."""
 
     def __iter__(self) -> Iterator[Any]:
         records = super().__iter__()
@@ -358,7 +358,7 @@ def torch_loader(data_set: Any, **options: Any) -> Any:
 
 
 class Batches:
-    """An iterable of one's own, with a state or without."""
+    """A custom iterable, with a state or without."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -466,7 +466,7 @@ class OnRanks(DataTrial):
 
 
 def train_part(size: int | None, batches: int | None, epochs: int | None, checkpoint: str | None) -> list[Any]:
-    """One part of a run, on as many ranks as there are; what each batch was."""
+    """Train one part of a run on these ranks; return each batch."""
     trial_class = type("OnRanks", (OnRanks,), {"size": size})
     length: Any = pytorch.Batch(batches) if batches is not None else pytorch.Epoch(epochs or 0)
     trial = fit(
@@ -480,7 +480,7 @@ def train_part(size: int | None, batches: int | None, epochs: int | None, checkp
 
 
 def run_part(ranks: int, data_home: Path, *args: Any) -> tuple[list[list[int]], list[Any]]:
-    """The batches in the order in which they were dealt out, and those of the chief with their numbers."""
+    """Return the batches in the order in which they were distributed, and those of the chief with their numbers."""
     checkpoint = str(checkpoints(data_home)[-1]) if data_home.exists() else None
     if ranks == 1:
         size, batches, epochs = args
@@ -501,7 +501,7 @@ def flat(batches: list[list[int]]) -> list[int]:
 
 
 def test_two_ranks_then_one_then_two_keep_the_order_of_records(data_home: Path) -> None:
-    """5 records a batch, 10 batches a pass: four passes are trained, and not a record more."""
+    """5 records a batch, 10 batches a pass: exactly four passes are trained."""
     first, _ = run_part(2, data_home, 5, 7, None)
     second, chief = run_part(1, data_home, 5, 10, None)
     third, last = run_part(2, data_home, 5, None, 4)
@@ -509,7 +509,7 @@ def test_two_ranks_then_one_then_two_keep_the_order_of_records(data_home: Path) 
     records = flat(first + second + third)
     assert records[: 4 * MANY] == expected_records(4)
     assert [entry[:2] for entry in chief] == [[7, 1], [8, 1], [9, 1]]
-    # Three batches of the second pass are left, two for each rank; the fourth of them begins the third pass.
+    # Three batches of the second pass remain, two for each rank; the fourth of them begins the third pass.
     assert [entry[1] for entry in last] == [1] * 2 + [2] * 5 + [3] * 5
 
 
@@ -526,7 +526,7 @@ def test_a_global_batch_size_shared_by_other_numbers_of_ranks_keeps_the_order_of
 
 
 def test_random_numbers_in_workers_are_those_of_the_batch_on_any_rank() -> None:
-    """What one rank would have seen is dealt out to two."""
+    """The batches of one rank are distributed to two."""
     loader = pytorch.DataLoader(Noise(), SIZE, shuffle=True, num_workers=1)
     order_by_seed(loader, 3)
 
@@ -540,7 +540,7 @@ def test_random_numbers_in_workers_are_those_of_the_batch_on_any_rank() -> None:
 
 
 def stateful_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:
-    """A loader with a state of its own, which reads every record of this rank."""
+    """Return a loader with a state, which reads every record of this rank."""
     warnings.filterwarnings("ignore", "'set_vital' is deprecated")
 
     class Sharded(DataTrial):

@@ -1,4 +1,4 @@
-"""What a training run survives, and what never gets into a checkpoint."""
+"""Training runs in unusual situations, and content that checkpoints must not have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
 
 class Normed(LineTrial):
-    """A model with buffers, which data-parallel training exchanges by collectives of its own."""
+    """A model with buffers, which data-parallel training exchanges by separate collectives."""
 
     def make_model(self) -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(1, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1))
@@ -63,7 +63,7 @@ def test_models_with_buffers_do_not_make_ranks_wait_for_each_other_in_validation
 
 
 class ByHand(LineTrial):
-    """Steps every fourth batch by itself, without saying so to the context."""
+    """Steps every fourth batch itself, without the context."""
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         x, y = batch

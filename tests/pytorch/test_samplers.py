@@ -1,4 +1,4 @@
-"""Samplers: repeat, shard, skip, shuffle, by arithmetic and by walking."""
+"""Samplers: repeat, shard, skip, shuffle, by arithmetic and by iteration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from determined.pytorch.data.loader import order_by_seed
 
 
 class Walked:
-    """Batches or items out of which nothing but walking finds the next; counts how far it was asked."""
+    """Batches or items whose next element is only found by iteration; counts how many were read."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self.items = list(items)
@@ -210,7 +210,7 @@ def test_samplers_can_be_pickled() -> None:
 
 
 class OnePass:
-    """Pass p of a seeded shuffle as plain lists: what arithmetic must agree with."""
+    """Pass p of a seeded shuffle as plain lists, the expected result of the arithmetic."""
 
     def __init__(self, records: int, batch: int, drop_last: bool, seed: int | None) -> None:
         self.records, self.batch, self.drop_last, self.seed = records, batch, drop_last, seed
@@ -255,7 +255,7 @@ def test_union_over_ranks_is_the_uninterrupted_stream(run: dict[str, Any]) -> No
     ranks, total = run["ranks"], run["epochs"] * len(plain)
     per_rank = -(-total // ranks)
     resume_at = min(run["resume_at"], per_rank)
-    # The stream, as one process would see it that walks from the very beginning.
+    # The stream, as one process would read it from the very beginning.
     stream = list(itertools.islice(itertools.chain.from_iterable(iter(plain) for _ in itertools.count()), total))
 
     def adapted(sampler: Any, rank: int, skip: int, count: int) -> list[Any]:
@@ -288,7 +288,7 @@ def test_without_repeat_shards_are_disjoint_and_complete(run: dict[str, Any]) ->
 
 
 def test_layers_over_records_compose_as_taught() -> None:
-    """Shuffle, repeat, shard, batch, skip: the known stack and the walked one agree."""
+    """Shuffle, repeat, shard, batch, skip: the stack that computes positions and the iterated one agree."""
 
     def stack(inner: Any, rank: int) -> list[list[int]]:
         records = samplers.DistributedSampler(samplers.RepeatSampler(inner), 2, rank)

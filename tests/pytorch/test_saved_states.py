@@ -1,4 +1,4 @@
-"""Every kind of value, in every place of a state where a program can put one, survives a restart or is refused."""
+"""Every kind of value, in every place of a state where a program can put one, survives a restart or is rejected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def only(data_home: Path) -> Path:
 
 
 def resumed(data_home: Path, places: list[str]) -> RichTrial:
-    """Train three batches, and go on from there with a fresh trial."""
+    """Train three batches, and continue from there with a fresh trial."""
     fit(RichTrial, max_length=pytorch.Batch(3), hparams={"places": places})
     checkpoint = only(data_home)
     torch.load(checkpoint / "state_dict.pth", weights_only=True)
@@ -48,7 +48,7 @@ def resumed(data_home: Path, places: list[str]) -> RichTrial:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_kind_survives_a_restart(place: str, data_home: Path) -> None:
-    registered = CLASSES if place == "hook" else []  # there, nothing in the program says which classes they are
+    registered = CLASSES if place == "hook" else []  # there, nothing in the program names these classes
     with torch.serialization.safe_globals(registered):
         trial = resumed(data_home, [place])
     expected = trial.expected(3)
@@ -62,12 +62,12 @@ def test_every_kind_survives_a_restart(place: str, data_home: Path) -> None:
 
 
 def test_every_kind_survives_a_kill(data_home: Path, work_dir: Path) -> None:
-    """By another process, which is killed after it saved, and goes on in a new one."""
+    """Another process is killed after it saved, and a new one continues."""
     program = [sys.executable, "-m", "tests.helpers.rich_states"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     killed = warm.Popen([*program, "1000000"], env=environment, stdout=subprocess.DEVNULL)
     try:
-        while len(saved := visible(data_home)) < 2:  # of which the first is on record for sure
+        while len(saved := visible(data_home)) < 2:  # the first of these is certainly recorded
             assert killed.poll() is None
             threading.Event().wait(0.01)
     finally:
@@ -87,7 +87,7 @@ def visible(data_home: Path) -> list[Path]:
 
 
 def change(checkpoint: Path, place: str, changed: dict[str, Any]) -> None:
-    """Change the first tag of a class of the program's own in a place of a checkpoint, and make its manifest right."""
+    """Change the first tag of a class of the program in a place of a checkpoint, and update its manifest."""
     file = checkpoint / "state_dict.pth"
     state = torch.load(file, weights_only=True)
     part = {
@@ -127,7 +127,7 @@ def test_hostile_states_are_refused_in_every_place(place: str, data_home: Path) 
         good = (checkpoint / "state_dict.pth").read_bytes()
         for name, (changed, expected) in HOSTILE.items():
             if place == "hook" and name == "another class":
-                continue  # it is registered: the program says that it is fine
+                continue  # it is registered: the program declares that it is safe
             (checkpoint / "state_dict.pth").write_bytes(good)
             change(checkpoint, place, changed)
             made = Guarded.made
@@ -230,7 +230,7 @@ class TestEarlyCheck:
 
 
 class Spoiling(Holding):
-    """Gets something that cannot be saved while it trains."""
+    """Gets a value that cannot be saved while it trains."""
 
     def on_training_workload_end(self, avg_metrics: Any, batch_metrics: Any) -> None:
         self.held = {"good": np.ones(2), "bad": threading.Lock()}
@@ -304,7 +304,7 @@ class TestLaterProblems:
 
 
 class Odd:
-    """Pickles itself in its own way, and cannot be encoded."""
+    """Defines its own pickling, and cannot be encoded."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -360,7 +360,7 @@ class TestPickledState:
         self.read_by_everything_else(checkpoint, tmp_path)
         assert not canary.exists()
         fit(with_callbacks(Holding([]), base=Pickling), max_length=pytorch.Batch(2), latest_checkpoint=checkpoint.name)
-        assert canary.exists()  # the call says that checkpoints are trusted
+        assert canary.exists()  # the call declares that checkpoints are trusted
 
     def read_by_everything_else(self, checkpoint: Path, tmp_path: Path) -> None:
         """Read the checkpoint with the commands and the SDK, none of which may unpickle anything."""
@@ -529,7 +529,7 @@ def test_fit_may_go_back_in_the_same_process(data_home: Path) -> None:
 
 
 def on_ranks() -> list[Any]:
-    """Refused on all ranks, saved by the chief, restored on all."""
+    """Rejected on all ranks, saved by the chief, restored on all."""
     said: list[Any] = []
     with pytorch.init(hparams=HPARAMS) as context:
         trial = with_callbacks(Holding(threading.Lock()))(context)

@@ -18,7 +18,7 @@ REPORTS: dict[str, Any] = {"reporting_period": pytorch.Batch(1), "validation_per
 
 
 class Shuffled(LineTrial):
-    """Sees the records in a random order, and can be interrupted."""
+    """Gets the records in a random order, and can be interrupted."""
 
     interrupt_at = -1
     how: Any = None
@@ -111,7 +111,7 @@ def test_an_interrupted_length_is_finished(data_home: Path, how: Any, raised: ty
 def test_a_shorter_length_finishes_the_interrupted_one(
     capfd: pytest.CaptureFixture[str], data_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is shown, trained and recorded agree; the fit after that counts from the end."""
+    """Shown, trained and recorded numbers agree; the fit after that counts from the end."""
     monkeypatch.setenv("DET_PROGRESS", "1")
     with pytorch.init(hparams=HPARAMS) as context:
         trial = Shuffled(context)

@@ -179,7 +179,7 @@ def test_a_script_in_the_home_directory_takes_its_modules_alone(data_home: Path,
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_snapshot_can_be_interrupted(number: signal.Signals, data_home: Path, work_dir: Path) -> None:
-    """Thousands of files are left when the signal comes: none of them is waited for."""
+    """Thousands of files remain when the signal arrives: the run does not wait for them."""
     (work_dir / "train.py").write_text(
         "from determined import pytorch\n"
         "from determined.user_code.snapshot import _Snapshot\n"

@@ -39,7 +39,9 @@ class Trial(pytorch.PyTorchTrial):
 
 @pytest.fixture(autouse=True)
 def nothing_frozen(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As in a new process: `tests/conftest.py` freezes objects, which earlier runs of this process have noticed."""
+    """Reset the state to that of a new process: `tests/conftest.py` and earlier runs of this process have frozen
+    objects.
+    """
     monkeypatch.setattr(startup_collections, "_program_has_frozen", False)
     were_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()

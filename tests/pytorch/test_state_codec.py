@@ -1,4 +1,4 @@
-"""States as plain data and back: exact for what a program may have, an error for what a file may make up."""
+"""States as plain data and back: exact for what a program may have, an error for what a file may invent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.helpers.rich_states import CLASSES, AttrDict, Entry, Frozen, Guarded,
 
 
 def stored(value: Any) -> Any:
-    """The value as a file of torch's gives it back to somebody who runs no code."""
+    """Return the value as it is read from a file of torch without running code."""
     encoder = Encoder(References())
     tree = encoder.encode(value)
     assert encoder.complete, problems_in(tree)
@@ -128,7 +128,7 @@ def test_a_state_survives_exactly(value: Any) -> None:
     before = described(value)
     back = restored(stored(value), value)
     assert described(back) == before
-    assert described(value) == before  # untouched
+    assert described(value) == before  # not changed
 
 
 KEYS_OF_SEVERAL_SHAPES = [
@@ -167,7 +167,7 @@ def test_registered_classes_do_as_well_as_those_of_a_template(value: Any) -> Non
 
 
 def test_plain_states_are_written_as_they_are() -> None:
-    """Other programs read them, and they are most states."""
+    """Other programs can read them, and most states are plain."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.ones(3, 2)).sum().backward()
@@ -404,7 +404,7 @@ def cyclic(tag: dict[str, Any]) -> dict[str, Any]:
 
 
 def doubling(levels: int) -> Any:
-    """A tuple whose hash takes 2**levels steps."""
+    """Return a tuple whose hash takes 2**levels steps."""
     value: Any = {KIND: "container", "base": "tuple", "items": ["x"]}
     for _ in range(levels):
         value = {KIND: "container", "base": "tuple", "items": [value, value]}
@@ -478,7 +478,7 @@ _TREE = stored(_TEMPLATE)
 
 
 def nodes(tree: Any) -> list[Any]:
-    """Every container in a tree, each once."""
+    """Return every container in a tree, each once."""
     found, waiting, seen = [], [tree], set()
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Files that are hashed while they are written, past the system's cache."""
+"""Files whose hash is computed while they are written, bypassing the system's cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals end training politely, and a resumed run is the run that was never stopped, to the last bit."""
+"""Signals end training with a checkpoint, and a resumed run equals an uninterrupted one, to the last bit."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ print("after fit", flush=True)
 
 
 class Program:
-    """The program above, on one rank or two, with a data directory of its own."""
+    """The program above, on one rank or two, with a separate data directory."""
 
     def __init__(self, directory: Path, ranks: int = 1, env: Mapping[str, str] | None = None) -> None:
         directory.mkdir()
@@ -165,7 +165,7 @@ class Program:
         assert [process.returncode for process in processes] == [0] * self.ranks, outputs
 
     def run_until(self, moment: str, number: int, target: int = 0, whole_group: bool = False) -> list[int]:
-        """Send a signal to one rank when the chief says `moment`, then let it go on. Returns the exit codes."""
+        """Send a signal to one rank when the chief prints `moment`, then let it continue. Return the exit codes."""
         processes = self.start(TELL="1")
         waiting = True
         chief = processes[0]
@@ -193,7 +193,7 @@ class Program:
         return records.checkpoints(self.data)[-1]
 
     def record(self) -> dict[tuple[str, int | None], Any]:
-        """All metrics by group and step; what a later run reported wins."""
+        """Return all metrics by group and step; reports of a later run replace earlier ones."""
         with records.opened(self.data) as store:
             rows = [row for run in store.runs()[::-1] for row in store.metrics(run.trial_id)]
         return {(row.group, row.steps_completed): row.metrics for row in rows}
@@ -293,7 +293,7 @@ def test_an_interrupt_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
 
 
 def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
-    """The chief is held up in its first batch until its time is over: a later one might not be reached in time."""
+    """The chief waits in its first batch until its time is over: a later one might not be reached in time."""
     undisturbed = Program(tmp_path / "undisturbed")
     undisturbed.run_to_the_end()
     program = Program(tmp_path / "run", env={"TIME_LIMIT": "0.01", "WAIT_AT": "0"})
@@ -312,7 +312,7 @@ def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_request_to_pause_is_obeyed_after_the_batch(tmp_path: Path, ranks: int) -> None:
-    """Somebody else writes it into the store; `fit` returns, and the program goes on behind it."""
+    """Another process writes the request into the store; `fit` returns, and the program continues after it."""
     undisturbed = Program(tmp_path / "undisturbed", ranks=ranks)
     undisturbed.run_to_the_end()
     program = Program(tmp_path / "run", ranks=ranks)

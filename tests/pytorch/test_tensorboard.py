@@ -26,7 +26,7 @@ Scalars = dict[str, list[tuple[int, float]]]
 
 
 def scalars(path: Path) -> Scalars:
-    """Every scalar in the event files below `path`, by tag; checksums are verified on the way."""
+    """Return every scalar in the event files below `path`, by tag; checksums are verified."""
     found: Scalars = {}
     for file in sorted(path.rglob("*tfevents*")):
         for event in EventFileLoader(str(file)).Load():
@@ -38,7 +38,7 @@ def scalars(path: Path) -> Scalars:
 
 
 def verify_checksums(file: Path) -> None:
-    """TensorBoard's loader is lenient about them; other readers are not."""
+    """Verify the checksums, which TensorBoard's loader ignores and other readers do not."""
     from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
     data = file.read_bytes()
@@ -53,7 +53,7 @@ def verify_checksums(file: Path) -> None:
 
 
 class Logged(LineTrial):
-    """Metrics with known numbers: `loss` is ten times the batch index, the rest of every kind."""
+    """Metrics with known numbers: `loss` is ten times the batch index, the others are of every type."""
 
     trained: Callable[[int], dict[str, Any]] = staticmethod(lambda i: {"loss": torch.tensor(10.0 * i)})
     validated: Callable[[], dict[str, Any]] = staticmethod(lambda: {"loss": torch.tensor(5.0)})

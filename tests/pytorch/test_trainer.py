@@ -1,4 +1,4 @@
-"""fit(): its arguments, policies, length, and going on from a checkpoint."""
+"""fit(): its arguments, policies and length, and continuing from a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BAD_PERIODS: list[Any] = [
 
 
 class Never(LineTrial):
-    """Arguments are refused before the first batch."""
+    """Arguments are rejected before the first batch."""
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         raise AssertionError("a batch was trained")
@@ -133,7 +133,7 @@ class TestArguments:
 
 
 class Falling(LineTrial):
-    """Validation metrics in a given order."""
+    """Reports validation metrics in a given order."""
 
     values = [5.0, 3.0, 3.0, 4.0, float("nan"), 2.0]
 
@@ -416,7 +416,7 @@ class TestResume:
         first = fit(Drawing, max_length=pytorch.Batch(3), options={"seed": 1})
         uuid = checkpoints(data_home)[-1].name
         second = fit(Drawing, max_length=pytorch.Batch(6), options={"seed": 2}, latest_checkpoint=uuid)
-        # Saving at every batch drew nothing, and the restart went on where the first run was.
+        # Saving at every batch drew no random numbers, and the restart continued where the first run stopped.
         assert first.draws + second.draws == whole.draws
 
 

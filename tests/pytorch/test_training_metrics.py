@@ -1,4 +1,4 @@
-"""Training metrics: what `train_batch` may return, and what becomes of it."""
+"""Training metrics: what `train_batch` may return, and what is reported."""
 
 from __future__ import annotations
 

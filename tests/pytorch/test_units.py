@@ -1,4 +1,4 @@
-"""Batch, Epoch, TrainUnit."""
+"""Tests of Batch, Epoch and TrainUnit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from determined.pytorch import Batch, Epoch, TrainUnit
 
 
 class EvenOnes:
-    """A class with `__contains__` is container enough."""
+    """A class that only has `__contains__`."""
 
     def __contains__(self, step: object) -> bool:
         return isinstance(step, int) and step % 2 == 0

@@ -308,7 +308,7 @@ def test_get_batch_length_is_asked_for_every_validation_batch_and_logged(caplog:
 
 
 def validate_on_ranks(records: int) -> Any:
-    """Batches of 2 records are dealt out; each rank's metrics are those of its own batches."""
+    """Batches of 2 records are distributed; each rank's metrics are those of its own batches."""
 
     class Shared(Evaluating):
         reducer = {"avg": Reducer.AVG, "sum": Reducer.SUM, "max": Reducer.MAX, "min": Reducer.MIN}
@@ -335,7 +335,7 @@ def refusal(**members: Any) -> str:
 
 
 def everything_on_ranks() -> Any:
-    """All that two ranks are asked, in one pair of processes."""
+    """Everything that two ranks are tested for, in one pair of processes."""
     trial = fit(type("Whole", (Whole,), {"result": {"m": 2.0}}), max_length=pytorch.Batch(1))
     rank = trial.context.distributed.rank
     return {

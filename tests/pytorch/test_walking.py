@@ -1,4 +1,4 @@
-"""Samplers that must be walked keep their order over restarts, whatever the ranks, sizes and workers were."""
+"""Samplers that can only be iterated keep their order over restarts, for any ranks, batch sizes and workers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RECORDS = 11
 
 
 def through_checkpoint(state: Any) -> Any:
-    """The state as a resumed run gets it."""
+    """Return the state as a resumed run gets it."""
     return Decoder("mine", References()).decode(Encoder(References(), {}).encode(state), None)
 
 
 class CountsPasses:
-    """The order depends on how often it was iterated before, and nobody can ask it."""
+    """The order depends on how often it was iterated before, which cannot be queried."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -67,7 +67,7 @@ SAMPLERS: dict[str, Callable[[], Any]] = {
     "torchdata": lambda: StatefulRandomSampler(range(RECORDS), generator=seeded()),
 }
 
-# What one run after the other does: ranks, batch size, batches of each rank, and how many a loader asked for too many.
+# The consecutive runs: ranks, batch size, batches of each rank, and how many a loader requested too many.
 histories = st.lists(
     st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 7), st.integers(0, 4)), min_size=2, max_size=4
 )

@@ -1,4 +1,4 @@
-"""Experiments in the foreground and in the queue do not use the same slots, whatever store they are in."""
+"""Experiments in the foreground and in the queue do not use the same slots, also in different stores."""
 
 from __future__ import annotations
 

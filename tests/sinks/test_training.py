@@ -1,4 +1,4 @@
-"""Whatever a client does, training is the same as without it: weights, exit code, and the store."""
+"""Training is the same with any behaviour of a client as without it: weights, exit code, and the store."""
 
 from __future__ import annotations
 

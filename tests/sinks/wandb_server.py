@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class ServedRun:
-    """What the client sent for one run."""
+    """The requests of the client for one run."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)

@@ -151,7 +151,7 @@ def test_a_killed_holder_is_followed_at_once(store: Store, place: str, runners: 
         store.experiments.acquire(experiment_id, this_process())
     runners[0].signal(signal.SIGKILL)
     runners[0].process.wait(30)
-    # A silent holder would be watched for so long that the test would time out.
+    # A silent holder would be watched until the test times out.
     assert store.experiments.acquire(experiment_id, this_process(), watch_seconds=600).token == 2
 
 
@@ -293,7 +293,7 @@ def test_what_a_lost_lease_wrote_is_nothing_at_all(store: Store) -> None:
 
 
 class Meanwhile:
-    """What other processes do between two polls of the process that acquires: after the first, the second, ..."""
+    """Actions of other processes between two polls of the process that acquires: after the first, the second, ..."""
 
     def __init__(self, store: Store, *deeds: Callable[[], object]) -> None:
         self._database: Any = store._database

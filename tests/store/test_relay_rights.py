@@ -1,4 +1,4 @@
-"""What the jobs of a trial may do in the store of their runner through a relay: only what concerns the trial."""
+"""The rights of a trial's jobs in the store of their runner through a relay: only what concerns the trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store records of a standalone run: how it started, how it ended, and its metric."""
+"""The record of a standalone run: how it started, how it ended, and its metric."""
 
 from __future__ import annotations
 

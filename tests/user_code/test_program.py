@@ -21,7 +21,7 @@ def show():
     print(json.dumps([program.kind, None if program.file is None else str(program.file), program.module]), flush=True)
 """
 
-# What IPython looks like from inside a kernel: cells run in a `__main__` without a file, started by a shared script.
+# The state of IPython in a kernel: cells run in a `__main__` without a file, started by a shared script.
 KERNEL = """
 import json, os, sys, types
 fake = types.ModuleType("IPython")

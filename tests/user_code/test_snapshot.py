@@ -1,4 +1,4 @@
-"""What a snapshot of a standalone program contains."""
+"""The files in a snapshot of a standalone program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page changes: edits in both databases, and a real search that is paused, activated, forked and deleted."""
+"""Actions of the page: edits in both databases, and a real search that is paused, activated, forked and deleted."""
 
 from __future__ import annotations
 

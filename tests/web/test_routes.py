@@ -1,4 +1,4 @@
-"""What the reading routes answer, from both databases: types, hostile text, missing objects."""
+"""Answers of the reading routes, from both databases: types, hostile text, missing objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not fit a table or a phone: the page says or shows where it is."""
+"""A table or a phone that is too narrow: the page says or shows where the hidden parts are."""
 
 from __future__ import annotations
 
