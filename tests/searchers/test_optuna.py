@@ -123,7 +123,7 @@ def test_another_optuna_that_proposes_otherwise_is_named() -> None:
     state = json.loads(json.dumps(searcher.state()))
     state["source"]["optuna"] = "4.0.0"
     state["source"]["record"][1][2]['["lr"]'] = 0.5
-    with pytest.raises(InvalidConfigurationException, match=r"begun with Optuna 4\.0\.0.*trial 1"):
+    with pytest.raises(InvalidConfigurationException, match=r"started with Optuna 4\.0\.0.*trial 1"):
         make("optuna").restore(state)
 
 
