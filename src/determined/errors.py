@@ -112,6 +112,14 @@ class StoreError(DeterminedError):
     """The store cannot be used; the message names it and the reason."""
 
 
+class TrialAtWork(StoreError):
+    """Another process is running this trial of a standalone run."""
+
+    def __init__(self, trial_id: int, message: str) -> None:
+        super().__init__(message)
+        self.trial_id = trial_id
+
+
 class NotFoundException(StoreError, ValueError):
     """The store has no experiment, trial, checkpoint or model with this id or name."""
 

@@ -24,7 +24,8 @@ from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.files import experiment_dir
 from determined.names import is_name
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.process import is_running, this_process
+from determined.store.heartbeats import is_at_work
+from determined.store.process import this_process
 from determined.store.records import StoredCheckpoint
 from determined.store.standalone_runs import is_finished_or_interrupted
 from determined.store.store import Store
@@ -86,13 +87,14 @@ def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
 
 
 def _refuse_running(store: Store, experiment_id: int) -> None:
-    """Raise InvalidExperimentException if a process of a standalone run is still running on this machine."""
+    """Raise InvalidExperimentException if a process of a standalone run is still running."""
     for trial in store.experiments.trials(experiment_id):
         newest = store.attempts(trial.id)[-1]
-        if newest.state == "running" and is_running(newest.process):
+        if is_at_work(newest):
+            process = newest.process
             raise InvalidExperimentException(
-                f"experiment {experiment_id} is running (process {newest.process.pid}): its TensorBoard files can be "
-                "deleted once it has ended"
+                f"experiment {experiment_id} is running (process {process.pid} on {process.host}): its TensorBoard "
+                "files can be deleted once it has ended"
             )
 
 

@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
     git_commit: str | None = None
     exit_code: int | None = None
     reason: str | None = None  # why it ended, if not as planned
+    heartbeat: float | None = None  # of a standalone run: when its process last showed that it is running
 
 
 class Run(NamedTuple):

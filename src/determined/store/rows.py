@@ -102,6 +102,14 @@ class StatusRow(NamedTuple):
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
 
 
+class HeartbeatRow(NamedTuple):
+    """The time at which the process of a standalone run shows that it is running."""
+
+    trial_id: int
+    attempt: int
+    time: float
+
+
 class MetadataRow(NamedTuple):
     """The metadata that a rank reports about its run, replacing its earlier metadata."""
 
@@ -157,4 +165,14 @@ class LogRow(NamedTuple):
     replaces: int | None = None  # the number of a line that was not finished
 
 
-Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | ComparedMetricRow | LogRow
+Row = (
+    MetricRow
+    | PublishingRow
+    | CheckpointRow
+    | StatusRow
+    | HeartbeatRow
+    | MetadataRow
+    | EndRow
+    | ComparedMetricRow
+    | LogRow
+)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from determined.core.supervision.attempts import Attempts, RecordedRun
 from determined.core.supervision.reports import CheckpointRecord
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
-from determined.store.process import is_running, this_process
-from determined.store.records import StoredCheckpoint, is_to_be_removed
+from determined.store.heartbeats import is_at_work_after_watching
+from determined.store.process import this_process
+from determined.store.records import Attempt, StoredCheckpoint, is_to_be_removed
 from determined.store.rows import BegunAttempt, CheckpointRow, PublishingRow
 from determined.store.workers.worker_store import WorkerStore
 from determined.store.workers.writer import Writer
@@ -112,11 +114,11 @@ class CheckpointRecords:
         # Earlier versions recorded only the path of the program and no name.
         known = self.store.latest_checkpoints(identity, None if self._run.named else program)
         for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
-            newest = self.store.attempts(trial_id)[-1]
-            # A run that is still running is not the last one: nothing has to resume it.
-            at_work = newest.state == "running" and is_running(newest.process)
-            # A second `fit` in this process resumes from the first.
-            if not at_work or newest.process == this_process():
+            # A run that is still running is not the last one: nothing has to resume it. But a second `fit` in this
+            # process resumes from the first.
+            if self._newest_attempt(trial_id).process == this_process() or not is_at_work_after_watching(
+                partial(self._newest_attempt, trial_id)
+            ):
                 return [checkpoint.checkpoint_id for checkpoint in known if checkpoint.trial_id == trial_id]
         others = [] if known or self._run.named else self.store.identities(program)
         if others:
@@ -127,6 +129,10 @@ class CheckpointRecords:
                 NAME_VARIABLE,
             )
         return []
+
+    def _newest_attempt(self, trial_id: int) -> Attempt:
+        """Return the newest attempt of a trial."""
+        return self.store.attempts(trial_id)[-1]
 
     def report_use(self, checkpoint_id: str, version: tuple[int, int] | None = None) -> None:
         """Record that this run uses a checkpoint, optionally as a model version (model id and version number)."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from determined.core.supervision.attempts import Attempts, RecordedRun, StoreOutOfReach
 from determined.core.supervision.log_once import LogOnce
 from determined.stop_request import StopRequest
-from determined.store.rows import BegunAttempt
+from determined.store.heartbeats import SECONDS_BETWEEN_HEARTBEATS
+from determined.store.rows import BegunAttempt, HeartbeatRow
 from determined.store.workers.worker_store import WorkerStore
 from determined.store.workers.writer import Writer
 
@@ -44,6 +45,8 @@ class StopRequests:
         self._next_try_to_listen = 0.0
         self._found: BegunAttempt | None = None  # the attempt whose requests a rank reads without having reported
         self.listens = run.member.is_chief
+        self._is_standalone_chief = run.member.is_chief and run.managed is None
+        self._next_beat = time.monotonic() + SECONDS_BETWEEN_HEARTBEATS  # the start of the attempt is the first
 
     @property
     def request(self) -> StopRequest | None:
@@ -102,5 +105,14 @@ class StopRequests:
         return goal
 
     def _look(self, store: WorkerStore) -> None:
-        """Read what concerns this run. Called by the writer's thread."""
+        """Read what concerns this run, and show that it is running. Called by the writer's thread."""
+        self._beat_if_due(store)
         self.read(store)
+
+    def _beat_if_due(self, store: WorkerStore) -> None:
+        """Record every few seconds that this process is running, if it is the chief of a standalone run."""
+        attempt = self._current_attempt()
+        if not self._is_standalone_chief or attempt is None or time.monotonic() < self._next_beat:
+            return
+        self._next_beat = time.monotonic() + SECONDS_BETWEEN_HEARTBEATS
+        store.write([HeartbeatRow(attempt.trial_id, attempt.number, time.time())])

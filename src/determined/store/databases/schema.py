@@ -379,8 +379,13 @@ _NINTH = """
 ALTER TABLE trials ADD COLUMN nodes TEXT;
 """
 
+# When the process of a standalone run last showed that it is running; see `store/heartbeats.py`.
+_TENTH = """
+ALTER TABLE attempts ADD COLUMN heartbeat DOUBLE PRECISION;
+"""
+
 # Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH]
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH, _TENTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

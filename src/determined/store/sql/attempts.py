@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from determined.errors import NotFoundException, StoreError
-from determined.store import process
 from determined.store.databases.base import Database
+from determined.store.heartbeats import is_at_work
 from determined.store.rows import AttemptStart, BegunAttempt
 from determined.store.sql import columns
 from determined.store.sql.columns import optional_text, text
@@ -41,7 +41,8 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
         ((number,),) = execute("SELECT attempt FROM trials WHERE id = ?", [trial_id])
         execute(
             "INSERT INTO attempts (key, trial_id, number, start_step, host, pid, process_started, run_dir, state, "
-            "started, identity, command, git_commit) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?)",
+            "started, identity, command, git_commit, heartbeat) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?, ?)",
             [
                 start.key,
                 trial_id,
@@ -55,6 +56,7 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
                 optional_text(start.run.identity),
                 optional_text(start.run.command),
                 optional_text(start.run.git_commit),
+                start.started if start.allocation is None else None,
             ],
         )
         archive_after(database, trial_id, start_step)
@@ -126,13 +128,11 @@ def _is_managed(database: Database, trial_id: int) -> bool:
 
 
 def _is_running(database: Database, trial_id: int) -> bool:
-    """Return whether the newest attempt of a trial is running on this machine."""
+    """Return whether the newest attempt of a trial is running."""
     found = database.execute(
         f"SELECT {columns.ATTEMPT} FROM attempts a WHERE a.trial_id = ? ORDER BY a.number DESC LIMIT 1", [trial_id]
     )
-    newest = columns.attempt(found[0])
-    # Processes on other hosts cannot be checked; after the loss of one, the trial could otherwise never be continued.
-    return newest.ended is None and process.is_running(newest.process)
+    return is_at_work(columns.attempt(found[0]))
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:

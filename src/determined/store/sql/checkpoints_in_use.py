@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from determined.config.stored import StoredConfig
 from determined.errors import CheckpointInUse
 from determined.store.databases.base import Database
-from determined.store.process import Process, is_running
+from determined.store.heartbeats import is_alive
+from determined.store.process import Process
 from determined.store.records import StoredCheckpoint
 from determined.store.sql.columns import sql_list
 from determined.store.states import EXPERIMENT_ENDED, UNSUCCESSFUL
@@ -129,15 +130,17 @@ def _continuable_text(state: str, experiment_id: int) -> str:
 
 def _checkpoint_to_resume(database: Database, trial_id: int) -> str | None:
     """Return the newest complete checkpoint of a trial that has not ended, or None."""
-    ((state, ended, attempt_state, *process, newest),) = database.execute(
-        "SELECT t.state, t.ended, a.state, a.host, a.pid, a.process_started, "
+    ((state, ended, attempt_state, host, pid, process_started, heartbeat, newest),) = database.execute(
+        "SELECT t.state, t.ended, a.state, a.host, a.pid, a.process_started, a.heartbeat, "
         "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' ORDER BY c.id DESC LIMIT 1) "
         "FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.id = ?",
         [trial_id],
     )
     if state is None:  # a standalone run
         # A run that was interrupted is resumed by starting its program again. One that was killed counts as failed.
-        alive = attempt_state == "stopped" or (attempt_state == "running" and is_running(Process(*process)))
+        alive = attempt_state == "stopped" or (
+            attempt_state == "running" and is_alive(Process(host, pid, process_started), heartbeat)
+        )
     else:
         alive = ended is None
     return newest if alive else None

@@ -11,7 +11,7 @@ from determined.store.records import Attempt, Metric, StoredCheckpoint
 
 METRIC = "metric_group, step, archived, body, attempt, sequence, reported, rank"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
-    a.ended, a.seconds, a.command, a.git_commit, a.exit_code, a.reason"""
+    a.ended, a.seconds, a.command, a.git_commit, a.exit_code, a.reason, a.heartbeat"""
 _CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
     c.reported, c.borrowed, m.body"""
 _VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'

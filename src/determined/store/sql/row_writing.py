@@ -11,6 +11,7 @@ from determined.store.rows import (
     CheckpointRow,
     ComparedMetricRow,
     EndRow,
+    HeartbeatRow,
     LogRow,
     MetadataRow,
     MetricRow,
@@ -57,6 +58,11 @@ def write_rows(database: Database, rows: Sequence[Row]) -> None:
             )
         elif isinstance(row, ComparedMetricRow):
             set_metric(database, row)
+        elif isinstance(row, HeartbeatRow):
+            database.execute(
+                "UPDATE attempts SET heartbeat = ? WHERE trial_id = ? AND number = ?",
+                [row.time, row.trial_id, row.attempt],
+            )
 
 
 def _write_status(database: Database, row: StatusRow) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from determined.config.stored import StoredConfig
-from determined.errors import StoreError
+from determined.errors import TrialAtWork
 from determined.store.databases.base import Database
-from determined.store.process import is_running, this_user
+from determined.store.heartbeats import is_at_work
+from determined.store.process import this_user
 from determined.store.rows import AttemptStart, ComparedMetricRow, NewRun
 from determined.store.sql import columns
 from determined.store.sql.best import keep_best
@@ -17,7 +18,7 @@ from determined.store.sql.columns import optional_text, text
 def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     """Return the trial that the program gave this name before, or None.
 
-    Raise `StoreError` while another process is running it.
+    Raise `TrialAtWork` while another process is running it.
     """
     run = start.run
     # A run that already works on a trial continues that one.
@@ -31,10 +32,11 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     if not found:
         return None
     newest = columns.attempt(found[0])
-    if newest.ended is None and is_running(newest.process):
-        raise StoreError(
+    if is_at_work(newest):
+        raise TrialAtWork(
+            newest.trial_id,
             f"trial {newest.trial_id}, which is {run.external_trial!r} of {run.external_experiment!r}, is running in "
-            f"process {newest.process.pid} on {newest.process.host}: only one process at a time can continue it"
+            f"process {newest.process.pid} on {newest.process.host}: only one process at a time can continue it",
         )
     return newest.trial_id
 
