@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +16,13 @@ import pytest
 from determined.engines.local import LocalEngine
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.run import run_experiment
-from determined.experiment.search_decisions import SearchDecisions, search_decisions
+from determined.experiment.search_decisions import SearchDecisions, SearchHistory, search_decisions
+from determined.store.experiment_records import JournalEntry
 from determined.store.open import checked_place
+from determined.store.store import Store
+from tests.cli.running import DET
 from tests.experiment.inside import Outcome, opened, run
+from tests.web.server import running_server
 
 HALVING = {"max_trials": 8, "time_metric": "batches", "max_time": 8, "divisor": 2}
 
@@ -159,6 +167,46 @@ def test_a_missing_package_leaves_the_recorded_decisions(engine: LocalEngine, mo
     assert [decision.kind for decision in found.decisions].count("created") == 2
 
 
+def without_package(name: str, directory: Path) -> dict[str, str]:
+    """The environment of a process in which a package is not installed."""
+    finder = f"""
+import sys
+
+class Hidden:
+    def find_spec(name, path=None, target=None):
+        if name == {name!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Hidden)
+"""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(finder)
+    return {**os.environ, "PYTHONPATH": str(directory)}
+
+
+def test_a_package_that_is_imported_late_is_named(engine: LocalEngine, tmp_path: Path) -> None:
+    """Optuna's sampler imports its package when it proposes the second trial."""
+    pytest.importorskip("cmaes")
+    space = {name: {"type": "double", "minval": 0.1, "maxval": 1.0} for name in ("lr", "momentum")}
+    searcher = {"name": "optuna", "sampler": "cmaes", "max_trials": 3, "max_concurrent_trials": 1}
+    outcome = run(engine, "steady", config(searcher, hyperparameters=space))
+    assert of(outcome).problem is None
+    env = without_package("cmaes", tmp_path / "hidden")
+    command = [*DET, "experiment", "decisions", str(outcome.experiment.id), "--json"]
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    said = json.loads(shown.stdout)
+    static = tmp_path / "static"
+    static.mkdir()
+    (static / "index.html").write_text("<!doctype html>")
+    with running_server(static, env) as server:
+        answer = server.get(f"/api/experiments/{outcome.experiment.id}/decisions")
+    for problem in (said["problem"], answer["problem"]):
+        assert problem.endswith("the search cannot be replayed: the package cmaes is missing: pip install cmaes")
+    assert [one["kind"] for one in said["decisions"]] == [one["action"] for one in answer["decisions"]]
+    assert [one["kind"] for one in said["decisions"]] == ["created", "completed"] * 3
+
+
 def test_files_on_another_machine(engine: LocalEngine) -> None:
     outcome = run(engine, "steady", config({"name": "async_halving", "num_rungs": 3, **HALVING}))
     before = of(outcome)
@@ -166,6 +214,57 @@ def test_files_on_another_machine(engine: LocalEngine) -> None:
     files.root.rename(files.root.with_name("elsewhere"))
     assert of(outcome) == before
     assert not files.root.exists()
+
+
+def test_a_history_that_is_updated_is_that_of_a_new_replay(engine: LocalEngine) -> None:
+    """Of two searches, after every entry of their journals, and after they are replaced by one another."""
+    adaptive = {"name": "adaptive_asha", "max_time": 8, "max_trials": 6, "time_metric": "batches", "divisor": 2}
+    searchers = [adaptive, {"name": "async_halving", "num_rungs": 3, **HALVING}]
+    found = [run(engine, "steady", config(searcher)).experiment.id for searcher in searchers]
+    history = SearchHistory()
+    with opened() as store:
+        journals = {number: store.experiments.journal(number) for number in found}
+        for number in (*found, found[0]):
+            entries = journals[number]
+            for length in (*range(len(entries) + 1), len(entries) // 2):
+                with journal_of(store, number, entries[:length]):
+                    assert history.update(store, number) == search_decisions(store, number)
+        assert len(search_decisions(store, found[0]).rungs) > 1  # the brackets are not all known at the beginning
+
+
+def test_a_history_notices_a_journal_that_went_on_differently(engine: LocalEngine) -> None:
+    """As in a copy of the store that replaces it: the search went on there, and has as many entries."""
+    number = run(engine, "steady", config({"name": "async_halving", "num_rungs": 3, **HALVING})).experiment.id
+    history = SearchHistory()
+    with opened() as store:
+        entries = store.experiments.journal(number)
+        history.update(store, number)
+        place = next(index for index, entry in enumerate(entries) if entry.event["event"] == "validated")
+        event = {**entries[place].event, "metric": 77.5}
+        with journal_of(store, number, [*entries[:place], entries[place]._replace(event=event), *entries[place + 1 :]]):
+            changed = history.update(store, number)
+            assert changed == search_decisions(store, number)
+        assert any(decision.metric == 77.5 for decision in changed.decisions)
+
+
+@contextmanager
+def journal_of(store: Store, number: int, entries: Sequence[JournalEntry]) -> Iterator[None]:
+    """The journal of an experiment holds these entries within the block."""
+    before = store.experiments.journal(number)
+
+    def write(rows: Sequence[JournalEntry]) -> None:
+        store._database.execute("DELETE FROM journal WHERE experiment_id = ?", [number])
+        for row in rows:
+            values = [number, row.sequence, json.dumps(row.event), json.dumps(row.actions)]
+            store._database.execute(
+                "INSERT INTO journal (experiment_id, sequence, event, actions) VALUES (?, ?, ?, ?)", values
+            )
+
+    write(entries)
+    try:
+        yield
+    finally:
+        write(before)
 
 
 def test_decisions_are_plain_data(engine: LocalEngine) -> None:

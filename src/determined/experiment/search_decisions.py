@@ -6,12 +6,14 @@ search with the recorded events, which is possible because a searcher is a state
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from determined.config.stored import StoredConfig
-from determined.errors import DeterminedError
+from determined.experiment.search_replay import SearchReplay, recorded_actions
 from determined.searchers.base import (
     Action,
     Continue,
@@ -25,10 +27,11 @@ from determined.searchers.base import (
     Validated,
 )
 from determined.searchers.comparison import Comparison
-from determined.searchers.journal import action_from_plain, event_from_plain
+from determined.searchers.journal import event_from_plain
 from determined.sentences import counted
 from determined.store.experiment_records import Experiment, JournalEntry
 from determined.store.store import Store
+from determined.store.substores.overview import JournalRow
 
 Kind = Literal[
     "created", "copied", "promoted", "continued", "paused", "stopped", "completed", "failed", "canceled", "extended"
@@ -79,57 +82,88 @@ class SearchDecisions:
 
 def search_decisions(store: Store, experiment_id: int) -> SearchDecisions:
     """Return the decisions of an experiment's search. A standalone run has no search, and no decisions."""
-    experiment = store.experiments.get(experiment_id)
-    journal = store.experiments.journal(experiment_id)
-    trial_ids = {trial.number: trial.id for trial in store.experiments.trials(experiment_id)}
-    comparisons, problem = _replayed(experiment, journal)
-    searcher = StoredConfig(experiment.config).searcher
-    time_metric = searcher.time_metric or "batches"
-    wording = _Wording(time_metric, trial_ids, several_brackets=len(_rungs(journal)) > 1)
-    decisions: list[Decision] = []
-    decided: set[int] = set()  # trials that the search stopped: their exit is no news
-    for entry in journal:
-        decisions += wording.of_entry(entry, comparisons.get(entry.sequence), decided)
-    return SearchDecisions(searcher.name or "", time_metric, _rungs(journal), problem, decisions)
+    return SearchHistory().update(store, experiment_id)
 
 
-def _rungs(journal: Sequence[JournalEntry]) -> list[list[float]]:
-    """Return the lengths at which trials are compared, by bracket, as the created trials were given them."""
-    found: dict[int, list[float]] = {}
-    for entry in journal:
+class SearchHistory:
+    """The decisions of one search. `update` processes only what the journal has gained since the last call.
+
+    If anything else has changed, such as the store, which may have been replaced by a copy, it begins again.
+    """
+
+    def __init__(self) -> None:
+        self._identity: object = None
+        self._begin({}, 0)
+
+    def _begin(self, config: dict[str, Any], seed: int) -> None:
+        """Forget everything that belongs to another search."""
+        self._processed = 0  # entries of the journal
+        self._digest = b""  # of these entries
+        self._replay = SearchReplay(config, seed)
+        self._comparisons: dict[int, Sequence[Comparison]] = {}
+        self._trial_ids: dict[int, int] = {}
+        self._rungs: dict[int, list[float]] = {}
+        self._several_brackets = False
+        self._decided: set[int] = set()  # trials that the search stopped: their exit is no news
+        self._decisions: list[Decision] = []
+
+    def update(self, store: Store, experiment_id: int) -> SearchDecisions:
+        """Return all decisions that the store has of this search."""
+        experiment = store.experiments.get(experiment_id)
+        searcher, config = StoredConfig(experiment.config).searcher, _first_config(experiment)
+        time_metric = searcher.time_metric or "batches"
+        trial_ids = store.overview.ids_by_number(experiment_id)
+        entries = store.overview.journal(experiment_id)
+        # As text, because NaN in a configuration is not equal to itself.
+        identity = (experiment_id, experiment.key, experiment.seed, json.dumps(config), time_metric)
+        known, digest = _digests(entries, self._processed)
+        if (
+            self._replay.failed  # a missing package may have been installed
+            or identity != self._identity
+            or known != self._digest
+            or not self._trial_ids.items() <= trial_ids.items()
+        ):
+            self._begin(config, experiment.seed)
+        self._identity = None  # until the end, so that the next call begins again if this one fails
+        new = [_entry(row) for row in entries[self._processed :]]
+        for entry in new:
+            self._replay_entry(entry)
+        if len(self._rungs) > 1 and not self._several_brackets:  # earlier decisions name their bracket from now on
+            self._several_brackets = True
+            self._decided, self._decisions = set(), []
+            new = [_entry(row) for row in entries]
+        wording = _Wording(time_metric, trial_ids, several_brackets=self._several_brackets)
+        for entry in new:
+            self._decisions += wording.of_entry(entry, self._comparisons.get(entry.sequence), self._decided)
+        self._processed, self._digest, self._trial_ids = len(entries), digest, trial_ids
+        self._identity = identity
+        rungs = [self._rungs[bracket] for bracket in sorted(self._rungs)]
+        return SearchDecisions(searcher.name or "", time_metric, rungs, self._replay.problem, list(self._decisions))
+
+    def _replay_entry(self, entry: JournalEntry) -> None:
+        """Replay an entry, and note the rungs of the trials that it created."""
+        comparisons = self._replay.next(entry)
+        if comparisons is not None:
+            self._comparisons[entry.sequence] = comparisons
         for action in entry.actions:
             if action.get("action") == "create" and action["rungs"]:
-                found.setdefault(action["bracket"], action["rungs"])
-    return [found[bracket] for bracket in sorted(found)]
+                self._rungs.setdefault(action["bracket"], action["rungs"])
 
 
-def _replayed(
-    experiment: Experiment, journal: Sequence[JournalEntry]
-) -> tuple[dict[int, Sequence[Comparison]], str | None]:
-    """Return the comparisons behind each journal entry, and why they are incomplete, or None.
+def _digests(entries: Sequence[JournalRow], known: int) -> tuple[bytes, bytes]:
+    """Return digests of the first `known` entries of a journal, and of all."""
+    digest, before = hashlib.sha256(), b""
+    for number, row in enumerate(entries):
+        if number == known:
+            before = digest.digest()
+        digest.update(f"{row.sequence} {len(row.event)} {row.event}{row.actions}".encode(errors="surrogatepass"))
+    whole = digest.digest()
+    return (whole if known == len(entries) else before), whole
 
-    The replay ends at the first entry where it gives other actions than the recorded ones: from there on its
-    comparisons would be those of another search.
-    """
-    found: dict[int, Sequence[Comparison]] = {}
-    try:
-        from determined.config.stored_model import stored_model
-        from determined.searchers.build import build
 
-        config = stored_model(_first_config(experiment))
-        searcher = build(config.searcher, config.hyperparameters, experiment.seed)
-        for entry in journal:
-            event = None if entry.event["event"] == "start" else event_from_plain(entry.event)
-            actions = searcher.start() if event is None else searcher.on_event(event)
-            if [_identity(action) for action in actions] != [_identity(a) for a in _actions(entry)]:
-                return found, (
-                    f"decisions from number {entry.sequence} on are shown without their reasons: replaying the search "
-                    "gives others, so it was made by another version or with another configuration"
-                )
-            found[entry.sequence] = tuple(searcher.comparisons)
-    except DeterminedError as error:  # a missing package of the method, or a configuration that is no longer valid
-        return found, f"decisions are shown without their reasons, because the search cannot be replayed: {error}"
-    return found, None
+def _entry(row: JournalRow) -> JournalEntry:
+    """Return a decoded entry of a journal."""
+    return JournalEntry(row.sequence, json.loads(row.event), json.loads(row.actions))
 
 
 def _first_config(experiment: Experiment) -> dict[str, Any]:
@@ -149,16 +183,6 @@ def _first_config(experiment: Experiment) -> dict[str, Any]:
         return experiment.config
 
 
-def _actions(entry: JournalEntry) -> list[Action]:
-    """Return the recorded actions of a journal entry."""
-    return [action_from_plain(plain) for plain in entry.actions]
-
-
-def _identity(action: Action) -> tuple[str, Mapping[str, Any]]:
-    """Return type and fields of an action, to compare it; without hyperparameters, which the journal masks."""
-    return type(action).__name__, {name: value for name, value in vars(action).items() if name != "hparams"}
-
-
 class _Wording:
     """Puts the entries of a journal into words."""
 
@@ -173,7 +197,7 @@ class _Wording:
         """Yield the decisions of a journal entry. `comparisons` is None if it could not be replayed."""
         event = None if entry.event["event"] == "start" else event_from_plain(entry.event)
         yield from self._of_event(entry.sequence, event, decided)
-        for action in _actions(entry):
+        for action in recorded_actions(entry):
             own = [found for found in comparisons or () if found.number == action.number]
             for passed in own[:-1]:  # one report can reach several rungs
                 yield self._decision(entry.sequence, "promoted", passed, event, action.number, "promoted")

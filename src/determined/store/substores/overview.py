@@ -118,6 +118,14 @@ class RequestRow(NamedTuple):
     created: float
 
 
+class JournalRow(NamedTuple):
+    """An entry of the journal of a search."""
+
+    sequence: int
+    event: str
+    actions: str
+
+
 class CheckpointUses(NamedTuple):
     """The users of checkpoints by id: trials that started from them or read them, and versions of models."""
 
@@ -216,6 +224,18 @@ class Overview:
             [*TRIAL_FAILED, most],
         )
         return [number for (number,) in found]
+
+    def journal(self, experiment_id: int) -> list[JournalRow]:
+        """Return the journal of a search, in order."""
+        found = self._database.execute(
+            "SELECT sequence, event, actions FROM journal WHERE experiment_id = ? ORDER BY sequence", [experiment_id]
+        )
+        return [JournalRow(*row) for row in found]
+
+    def ids_by_number(self, experiment_id: int) -> dict[int, int]:
+        """Return the ids of the trials of an experiment by their numbers."""
+        found = self._database.execute("SELECT number, id FROM trials WHERE experiment_id = ?", [experiment_id])
+        return dict(found)
 
     def trial_ids(self) -> list[int]:
         """Return the ids of all trials, newest first."""

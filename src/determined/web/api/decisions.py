@@ -11,7 +11,7 @@ from determined.errors import InvalidExperimentException
 from determined.web.answers import Route, number
 from determined.web.api.shapes import Number
 from determined.web.identifiers import Id
-from determined.web.state import reading, version
+from determined.web.state import reading, state_of, version
 
 router = APIRouter(route_class=Route)
 
@@ -53,14 +53,12 @@ class Decisions(TypedDict):
 @router.get("/api/experiments/{experiment_id}/decisions")
 def decisions(request: Request, experiment_id: Id) -> Decisions:
     """Return the decisions of an experiment's search."""
-    from determined.experiment.search_decisions import search_decisions  # imports the search methods
-
     seen = version(request)
-    with reading(request) as store:
+    with state_of(request).searches.of(experiment_id) as history, reading(request) as store:
         if store.experiments.get(experiment_id).is_standalone:
             raise InvalidExperimentException(f"experiment {experiment_id} is a standalone run: it has no search")
-        numbers = {trial.id: trial.number for trial in store.experiments.trials(experiment_id)}
-        found = search_decisions(store, experiment_id)
+        numbers = {trial_id: place for place, trial_id in store.overview.ids_by_number(experiment_id).items()}
+        found = history.update(store, experiment_id)
     rows: list[SearchDecision] = [
         {
             "sequence": one.sequence,
