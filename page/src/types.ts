@@ -498,7 +498,7 @@ export interface Summary {
   no_numbers: number;
 }
 
-/** Everything about one trial but its curves, checkpoints and log. `searched` names what its search varies. */
+/** Everything about one trial but its curves, checkpoints and log. `alone` has the settings of a fork that trains its hyperparameters alone, `alone_note` names those that are masked. */
 export interface TrialDetail {
   version: string;
   row: TrialRow;
@@ -513,7 +513,8 @@ export interface TrialDetail {
   bracket: number;
   seed: number;
   assigned_hparams: Record<string, unknown>;
-  searched: string[];
+  alone: string[];
+  alone_note: string | null;
   metrics: TrialMetric[];
   samples: string[];
   outputs: OutputFile[];

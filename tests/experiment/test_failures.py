@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from determined.engines.local import LocalEngine
+from determined.experiment.creation.trial_alone import trial_alone
 from determined.experiment.failures import FailureGroup, _beyond, _parts, failure_groups
-from tests.cli.running import det_ok
+from determined.experiment.runner.run import run_experiment
+from determined.store.open import checked_place
+from tests.cli.running import det, det_ok
 from tests.experiment.inside import Outcome, opened, outcome, run
 
 
@@ -69,6 +73,64 @@ def test_the_command_runs_the_trial_again(engine: LocalEngine) -> None:
     again = outcome(found.experiment.id + 1)
     assert again.experiment.config["searcher"]["name"] == "single"
     assert again.experiment.config["hyperparameters"] == {"api_token": "********", "lr": 0.1, "opt": "lion"}
+
+
+ODD: dict[str, list[Any]] = {
+    "net": [{"depth": 1}, {"depth": 2, "type": "wide", "inner": {"drop": [0.5, {}]}}],
+    "sizes": [[1], [2, {"kind": None}]],
+    "huge": [2**60 + 1, 2**60 + 2],
+    "small": [0.5, 1e-07],
+    "odd": [0, None],
+    "flag": [False, True],
+    "text": ["a: b", 'yes: [1] # "no" \u00e9\U0001f600\u2028\t\x7f'],
+    "number": ["1.0", "1e5"],
+    "a.b": [1, 2],
+    "vals": [1, 2],
+    "of = x": [1, 2],
+}
+"""Choices that a setting has to keep exactly."""
+
+
+def test_the_commands_keep_choices_of_every_kind(engine: LocalEngine, tmp_path: Path) -> None:
+    """Every trial fails, and prints its hyperparameters before."""
+    (tmp_path / "train.py").write_text(
+        "import json, determined\n"
+        "print(json.dumps(determined.get_cluster_info().trial.hparams, sort_keys=True))\n"
+        "raise ValueError('no')\n"
+    )
+    space: dict[str, Any] = {name: {"type": "categorical", "vals": choices} for name, choices in ODD.items()}
+    space |= {
+        "block": {"lr": {"type": "double", "minval": 0, "maxval": 1}},
+        "fixed": {"type": "const", "val": {"a": 1}},
+    }
+    searcher = {"name": "random", "metric": "loss", "max_trials": 3}
+    found = run(engine, tmp_path, {**config([], []), "hyperparameters": space, "searcher": searcher})
+    assert any(trial.hparams != found.trials[0].hparams for trial in found.trials)
+    (group,) = groups(found)
+    assert group.command_note is None
+    for trial in found.trials:
+        alone = trial_alone(found.experiment, trial)
+        words = ["experiment", "fork", "1", *(word for setting in alone.settings for word in ("--config", setting))]
+        if trial.id == group.trial_ids[0]:
+            assert group.command == shlex.join(["det", *words])
+        det_ok(*words, "--paused")
+        number = found.experiment.id + trial.number + 1
+        run_experiment(checked_place(), number, engine=engine)
+        again = outcome(number)
+        assert [one.hparams for one in again.trials] == [trial.hparams]
+        assert again.logs[0][0] == found.logs[trial.number][0]
+
+
+def test_masked_choices_are_named(engine: LocalEngine) -> None:
+    space = config([0.1], ["lion"])
+    space["hyperparameters"]["api_token"] = {"type": "categorical", "vals": ["do-not-show", "nor-this"]}
+    (group,) = groups(run(engine, "lion", space))
+    assert group.command is not None
+    assert "--config 'hyperparameters.api_token=\"********\"'" in group.command
+    assert group.command_note == "Replace ******** by the secret value of api_token."
+    refused = det(*shlex.split(group.command)[1:], "--paused")
+    assert refused.exit_code == 1
+    assert "asterisks in place of secrets: hyperparameters.api_token" in refused.stderr
 
 
 def test_a_search_without_failures_and_one_where_all_fail(engine: LocalEngine) -> None:

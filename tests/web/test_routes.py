@@ -463,8 +463,8 @@ def test_failures_mask_what_rows_mask(site: Site, store: Store) -> None:
     (group,) = answer["groups"]
     assert group["command"].split(" --config ")[2:] == [
         "'hyperparameters.api_token=\"********\"'",
-        "'hyperparameters.secrets.login=\"********\"'",
         "'hyperparameters.lr=\"fast\"'",
+        "'hyperparameters.secrets.login=\"********\"'",
     ]
     assert group["command_note"] == "Replace ******** by the secret value of api_token, secrets.login."
     assert [one["text"] for one in group["shared"]] == [

@@ -16,6 +16,8 @@ export interface Asked {
   hparams?: { [name: string]: unknown };
   /** Settings of a fork in addition to those that the user types. */
   fixed?: readonly string[];
+  /** What the user has to know about these settings. */
+  note?: string | null;
   /** The texts to choose from, such as the labels to remove. */
   choices?: readonly string[];
   /** How many trials the search has now. */
@@ -139,6 +141,7 @@ function Settings({ asked, onClose, busy, carryOut }: FormProps) {
     <form onSubmit={submit}>
       {extend && <label class="block">Trials in all{asked.trials !== undefined && `, ${formatCount(asked.trials)} until now`}<input type="number" min="1" required value={trials} onInput={(event) => setTrials(event.currentTarget.value)} /></label>}
       {!extend && names.length > 0 && <p class="quiet">A hyperparameter that is left empty keeps its value.</p>}
+      {!extend && asked.note && <div class="notice warn"><div class="wrap">{asked.note}</div></div>}
       {!extend && names.map(([name, value]) => (
         <label class="block" key={name}><span class="name">{name}</span>
           <input placeholder={shorten(formatValue(value), 200)} value={values[name] ?? ""} onInput={(event) => setValues({ ...values, [name]: event.currentTarget.value })} />

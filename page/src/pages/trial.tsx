@@ -41,12 +41,6 @@ function Trial({ detail }: { detail: TrialDetail }) {
   );
 }
 
-/** The settings of an experiment that trains this trial again alone. */
-function alone(detail: TrialDetail): string[] {
-  const chosen = detail.searched.filter((name) => name in detail.assigned_hparams);
-  return ["searcher.name=single", ...chosen.map((name) => `hyperparameters.${name}=${JSON.stringify(detail.assigned_hparams[name])}`)];
-}
-
 function Head({ detail }: { detail: TrialDetail }) {
   const { row } = detail;
   const done = (created: number | null): void => {
@@ -62,7 +56,7 @@ function Head({ detail }: { detail: TrialDetail }) {
         <div class="row">
           <CopyMenu commands={detail.commands} python={detail.python} />
           <Link class="button" to={`/compare?trials=${row.id}`}>Compare</Link>
-          <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: alone(detail) } }} />
+          <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: detail.alone, note: detail.alone_note } }} />
         </div>
       </div>
       {(detail.reason ?? row.reason) && <Notice kind={isFailed(row.state) ? "bad" : ""} title={isFailed(row.state) ? "The trial failed." : "Why it ended"}><pre><Long text={detail.reason ?? row.reason ?? ""} most={2000} /></pre></Notice>}

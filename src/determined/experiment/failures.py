@@ -11,8 +11,8 @@ from typing import Any
 
 from determined.config.flattening import flat
 from determined.config.metric_values import finite_number
-from determined.config.secrets.masking import MASK, mask_secrets
-from determined.experiment.searched_names import searched_names
+from determined.config.secrets.masking import mask_secrets
+from determined.experiment.creation.trial_alone import trial_alone
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.states import TRIAL_FAILED
 from determined.store.store import Store
@@ -181,14 +181,6 @@ def _command(experiment: Experiment, trial: Trial) -> tuple[str | None, str | No
     """
     if experiment.is_standalone:
         return None, None
-    words = ["det", "experiment", "fork", str(experiment.id), "--config", "searcher.name=single"]
-    hparams, shown = flat(trial.hparams), flat(mask_secrets(trial.hparams))
-    masked = []
-    for name in searched_names(experiment, [trial]):
-        if name in hparams:  # settings with one value come from the configuration
-            text = json.dumps(shown[name])
-            words += ["--config", f"hyperparameters.{name}={text}"]
-            if text != json.dumps(hparams[name]):
-                masked.append(name)
-    note = f"Replace {MASK} by the secret value of {', '.join(masked)}." if masked else None
-    return shlex.join(words), note
+    alone = trial_alone(experiment, trial)
+    words = ["det", "experiment", "fork", str(experiment.id)]
+    return shlex.join(words + [word for setting in alone.settings for word in ("--config", setting)]), alone.note

@@ -12,7 +12,7 @@ from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.config.stored import StoredConfig
 from determined.curves import exact_json, metric_keys
-from determined.experiment.searched_names import searched_names
+from determined.experiment.creation.trial_alone import TrialAlone, trial_alone
 from determined.store.experiment_records import Experiment
 from determined.store.experiment_records import Trial as StoredTrial
 from determined.store.records import Attempt as StoredAttempt
@@ -70,7 +70,10 @@ class OutputFile(TypedDict):
 
 
 class TrialDetail(TypedDict):
-    """Everything about one trial but its curves, checkpoints and log. `searched` names what its search varies."""
+    """Everything about one trial but its curves, checkpoints and log.
+
+    `alone` has the settings of a fork that trains its hyperparameters alone, `alone_note` names those that are masked.
+    """
 
     version: str
     row: TrialRow
@@ -85,7 +88,8 @@ class TrialDetail(TypedDict):
     bracket: int
     seed: int
     assigned_hparams: Plain
-    searched: list[str]
+    alone: list[str]
+    alone_note: str | None
     metrics: list[TrialMetric]
     samples: list[str]
     outputs: list[OutputFile]
@@ -123,6 +127,7 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
         experiment = store.experiments.get(found.experiment_id)
         table = read_trials(store.overview, trial_ids=[trial_id])
         output = store.outputs.find(trial_id)
+        alone = TrialAlone([], None) if experiment.is_standalone else trial_alone(experiment, found)
         return {
             "version": seen,
             "row": trial_rows(table, {})[0],
@@ -137,7 +142,8 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
             "bracket": found.bracket,
             "seed": found.seed,
             "assigned_hparams": flat(mask_secrets(found.hparams)),
-            "searched": [] if experiment.is_standalone else searched_names(experiment, [found]),
+            "alone": alone.settings,
+            "alone_note": alone.note,
             "metrics": _metrics(state_of(request).statistics.of_trial(store, trial_id)),
             "samples": _samples(store, trial_id),
             "outputs": [
