@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -14,8 +15,11 @@ from typing import Any
 import pytest
 
 from determined.curves import cache
+from determined.store.databases.base import Database
 from determined.store.open import open_store
 from determined.store.store import Store
+from determined.web.connections import Connections
+from determined.web.tables.statistics import Statistics
 from tests.helpers.mounts import read_only
 from tests.helpers.postgres import PostgresServer, running_server
 from tests.store.experiments import begin_managed, with_trials
@@ -317,6 +321,60 @@ def test_one_damaged_report_keeps_no_other_trial_from_its_statistics(place: str,
         assert missing == [trials[5]]
         note = site.get(f"/api/curves?trials={trials[5]}&key=training/loss")["note"]
         assert note.startswith(f"trial {trials[5]} is missing: its reports in the store are damaged")
+
+
+def test_many_damaged_trials_are_read_once(place: str, static: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = open_store(place)
+    attempts = [begin(store) for _ in range(30)]
+    store.write([metric(attempt, "training", 1, {"loss": 1.0}) for attempt in attempts])
+    damaged = [attempt.trial_id for attempt in attempts[:25]]
+    with sqlite3.connect(place) as database:
+        database.execute("UPDATE metrics SET body = '{' WHERE trial_id <= ?", [damaged[-1]])
+    database.close()
+    path = "/api/trials?metric=training/loss"
+    with Site(place, static) as site:
+        site.get(path)
+        site.app.state.server.statistics.wait()
+        answer = site.get(path)
+        assert answer["pending_summaries"] == 0
+        assert {row["id"]: "training/loss" in row["metrics"] for row in answer["rows"]} == {
+            attempt.trial_id: attempt.trial_id not in damaged for attempt in attempts
+        }
+        assert len(caplog.messages) == len(damaged)
+        # Reports that come after the damaged ones are another version: it is read again, once.
+        store.write([metric(attempts[0], "training", 2, {"loss": 1.0})])
+        for _ in range(2):
+            assert site.get(path)["pending_summaries"] == 0
+        assert len(caplog.messages) == len(damaged) + 1
+    store.close()
+
+
+def test_statistics_are_computed_after_an_error_of_the_system(place: str, tmp_path: Path) -> None:
+    class Failing(Connections):
+        """Connections of a process that has too many open files at first."""
+
+        failures = 1
+
+        def open_database(self) -> Database:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open_database()
+
+    store = open_store(place)
+    attempts = [begin(store) for _ in range(21)]
+    store.write([metric(attempt, "training", 1, {"loss": 1.0}) for attempt in attempts])
+    ids = [attempt.trial_id for attempt in attempts]
+    connections, told = Failing(place), list[bool]()
+    curves = cache.CurveCache(tmp_path / "curves.sqlite")
+    statistics = Statistics(connections, curves, lambda: told.append(True))
+    for failures in (1, 0):
+        statistics._compute(ids)
+        statistics.wait()
+        assert (connections.failures, len(told)) == (0, 1 - failures)
+    assert statistics.of_trials(store, ids, ["training/loss"])[1] == 0
+    for opened in (statistics, connections, curves, store):
+        opened.close()
 
 
 @pytest.mark.parametrize("content", ["{", "1", "[]", '{"error": 1.0}, {"error": 2.0}'])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from determined.config.metric_values import number as metric_number
 from determined.curves import metric_keys
@@ -46,6 +46,8 @@ class Statistics:
         self._closed = False
         # By trial: the version of its reports, and its metrics with whether any value is a number.
         self._metrics: dict[int, tuple[int, frozenset[tuple[Key, bool]]]] = {}
+        # By store and trial: the version of reports that were read and cannot be summarized.
+        self._unreadable: dict[tuple[str, int], int] = {}
 
     def of_trials(
         self, store: Store, trial_ids: Sequence[int], keys: Sequence[str]
@@ -61,12 +63,11 @@ class Statistics:
             trial_id: {wanted[key]: summary(one) for key, one in known.items()}
             for trial_id, known in cached.known.items()
         }
-        pending = sorted(cached.pending, reverse=True)
+        unreadable = self._known_as_unreadable(store, cached.pending)
+        found |= {trial_id: {} for trial_id in unreadable}  # their own pages say why; the rows of others are shown
+        pending = sorted(set(cached.pending) - unreadable, reverse=True)
         for trial_id in pending[:_COMPUTED_NOW]:
-            try:
-                known = reader.summarize(trial_id)
-            except DamagedReports:  # its own page says so; the rows of the others are shown
-                known = {}
+            known = self._summarized(store, reader, trial_id)
             found[trial_id] = {wanted[key]: summary(one) for key, one in known.items() if key in wanted}
         later = pending[_COMPUTED_NOW:]
         for trial_id in later:
@@ -145,34 +146,50 @@ class Statistics:
                 chosen, self._wanted = self._wanted[-_TOGETHER:], self._wanted[:-_TOGETHER]
                 if not chosen:
                     self._thread = None
-            # Not if all have failed: the page would ask again, and they would fail again, without an end.
             if computed and (not chosen or time.monotonic() - told >= _SECONDS_BETWEEN_NEWS):
                 self._on_more()
                 told, computed = time.monotonic(), 0
             if not chosen:
                 return
+            # Whatever fails, the thread goes on: the page asks again for what is missing, when the store has changed.
             try:
                 with self._connections.reading() as store:
-                    computed += self._summarize(CurveReader(store, self._cache), reversed(chosen))
-            except StoreError as error:  # the page asks for them again
+                    reader = CurveReader(store, self._cache)
+                    for trial_id in reversed(chosen):
+                        if not self._closed:
+                            self._summarized(store, reader, trial_id)
+                            computed += 1
+            except StoreError as error:
                 logger.warning("the statistics of %s are missing: %s", counted(len(chosen), "trial"), error)
-
-    def _summarize(self, reader: CurveReader, trial_ids: Iterable[int]) -> int:
-        """Compute and cache the statistics of trials; return for how many this succeeded. Failures are logged."""
-        computed = 0
-        for trial_id in trial_ids:
-            if self._closed:
-                return computed
-            try:
-                reader.summarize(trial_id)
-                computed += 1
-            except DamagedReports as error:
-                logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
-            except StoreError:
-                raise  # the connection cannot be used any more
             except Exception:
-                logger.exception("the statistics of trial %d are missing", trial_id)
-        return computed
+                logger.exception("the statistics of %s are missing", counted(len(chosen), "trial"))
+
+    def _summarized(self, store: Store, reader: CurveReader, trial_id: int) -> dict[Key, MetricStatistics]:
+        """Compute, cache and return the statistics of a trial; none if that fails, which is noted."""
+        try:
+            return reader.summarize(trial_id)
+        except DamagedReports as error:
+            logger.warning("the statistics of trial %d are missing: %s", trial_id, error)
+        except StoreError:
+            raise  # the connection cannot be used any more
+        except Exception:
+            logger.exception("the statistics of trial %d are missing", trial_id)
+        with self._lock:
+            self._unreadable |= _versions(store, [trial_id])
+        return {}
+
+    def _known_as_unreadable(self, store: Store, trial_ids: Sequence[int]) -> set[int]:
+        """Return the trials whose present reports cannot be summarized. Reading them again would fail again."""
+        with self._lock:
+            if not self._unreadable or not trial_ids:
+                return set()
+            return {key[1] for key, _ in _versions(store, trial_ids).items() & self._unreadable.items()}
+
+
+def _versions(store: Store, trial_ids: Sequence[int]) -> dict[tuple[str, int], int]:
+    """Return the present versions of the reports of trials, by store and trial. A version is never used twice."""
+    identity = store.reports.store_identity
+    return {(identity, state.trial_id): state.changes for state in store.reports.versions(trial_ids)}
 
 
 _UNREADABLE: Summary = {
