@@ -12,9 +12,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
-from determined.store.rows import LogRow
+from determined.store.rows import LogRow, MetadataRow
 from determined.store.states import TRIAL_ENDED, TrialState
 from determined.store.store import Store
+from determined.store.substores.registry import Edit
 from determined.web.openapi import answer_type, document, documented_routes
 from determined.web.tables.stored_json import loads
 from tests.store.experiments import begin_managed, held_experiment, new_trial, with_trials
@@ -208,6 +209,36 @@ def test_odd_hyperparameters_are_shown(site: Site, store: Store) -> None:
         "api_token": "********",
     }
     assert site.get(f"/api/compare?trials={row['id']}")["trials"][0]["hparams"] == row["hparams"]
+
+
+def test_metadata_and_settings_with_numbers_that_json_does_not_have(site: Site, store: Store) -> None:
+    odd, shown = {"lr": math.nan, "list": [-math.inf]}, {"lr": "NaN", "list": ["-Infinity"]}
+    lease, (trial,) = with_trials(store, 1, config={"searcher": {"name": "single", "metric": "error"}, "data": odd})
+    attempt = begin_managed(store, lease, trial)
+    store.write([checkpoint(attempt, 4, "odd")._replace(metadata=odd), MetadataRow(trial, 1, odd)])
+    model = store.registry.create_model("m", metadata=odd)
+    version = store.registry.register(model.id, "odd")
+    store.registry.edit_version(model.id, version.number, Edit(set_metadata=odd))
+    assert site.get(f"/api/trials/{trial}")["metadata"] == shown
+    assert [row["metadata"] for row in site.get(f"/api/trials/{trial}/checkpoints")["rows"]] == [shown]
+    assert [row["metadata"] for row in site.get("/api/models")["rows"]] == [shown]
+    found = site.get(f"/api/models/{model.id}")
+    assert [found["row"]["metadata"], found["versions"][0]["metadata"]] == [shown, shown]
+    assert site.get(f"/api/experiments/{lease.experiment_id}")["config"]["data"] == shown
+    settings = {row["name"]: row["values"] for row in site.get(f"/api/compare?trials={trial}")["config"]}
+    assert settings["data.lr"] == ["NaN"]
+
+
+def test_attempts_name_the_checkpoint_that_they_started_from(site: Site, store: Store) -> None:
+    lease = held_experiment(store)
+    new = new_trial(0, source_checkpoint_id="of-another-trial")
+    (trial,) = store.experiments.commit(lease, Change(new_trials=(new,)))
+    begin_managed(store, lease, trial)
+    second = begin_managed(store, lease, trial)  # the first one saved no checkpoint
+    store.write([checkpoint(second, 4, "own")])
+    begin_managed(store, lease, trial, steps=4)
+    started = [(one["first_batch"], one["checkpoint"]) for one in site.get(f"/api/trials/{trial}")["attempts"]]
+    assert started == [(0, "of-another-trial"), (0, "of-another-trial"), (4, "own")]
 
 
 def test_large_integers_keep_their_digits(site: Site, store: Store) -> None:

@@ -59,7 +59,11 @@ def _response(data: Any) -> Response:
 
 
 def encoded(data: Any) -> bytes:
-    """Encode data as JSON; values that JSON or a browser cannot represent become text (see `api/shapes.py`)."""
+    """Encode data as JSON; values that JSON or a browser cannot represent become text (see `api/shapes.py`).
+
+    Except numbers that are not finite, which become null, as charts need it: whatever a program can write passes
+    `number` or `representable` first.
+    """
     try:
         return orjson.dumps(data, option=orjson.OPT_STRICT_INTEGER | orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:

@@ -15,7 +15,7 @@ from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.ranking import best_first
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
-from determined.web.answers import Route, number
+from determined.web.answers import Route, number, representable
 from determined.web.api.shapes import Number, Plain
 from determined.web.identifiers import Id
 from determined.web.state import reading, version
@@ -158,7 +158,7 @@ def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> li
                 "files": [{"path": name, "bytes": size} for name, size in sorted(files)],
                 "incomplete": _parts(row, "incomplete"),
                 "pickled": _parts(row, "pickled_state"),
-                "metadata": mask_secrets(row.metadata),
+                "metadata": representable(mask_secrets(row.metadata)),
                 "used_by": uses.users.get(row.checkpoint_id, []),
                 "registered": uses.registered.get(row.checkpoint_id, []),
                 "best": False,

@@ -15,7 +15,7 @@ from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.code.reading import Code, code_of, cut_note, hash_of, list_files
 from determined.sentences import capitalized
 from determined.store.store import Store
-from determined.web.answers import Route
+from determined.web.answers import Route, representable
 from determined.web.identifiers import MOST_COMPARED, ComparedIds, numbers
 from determined.web.state import reading, version
 from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
@@ -81,7 +81,7 @@ def compare(request: Request, trials: ComparedIds) -> Comparison:
 
 def _settings(store: Store, experiment_id: int) -> dict[str, Any]:
     """Return the configuration of an experiment, flat, without the fields that are compared separately."""
-    config = mask_secrets(store.experiments.get(experiment_id).config)
+    config = representable(mask_secrets(store.experiments.get(experiment_id).config))
     return flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION})
 
 

@@ -95,7 +95,7 @@ def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
 def _shown_config(config: str) -> tuple[Plain, str]:
     """Return a configuration, given as JSON, with its secrets masked: as data and as YAML."""
     masked = mask_secrets(json.loads(config))
-    return masked, dump_yaml(masked)
+    return representable(masked), dump_yaml(masked)
 
 
 @functools.lru_cache(maxsize=64)

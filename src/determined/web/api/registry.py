@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.store.substores.registry import Model
-from determined.web.answers import Route
+from determined.web.answers import Route, representable
 from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
 from determined.web.api.shapes import Plain
 from determined.web.identifiers import Id
@@ -83,7 +83,7 @@ def model(request: Request, model_id: Id) -> ModelDetail:
             "name": one.name,
             "notes": one.notes,
             "labels": one.labels,
-            "metadata": one.metadata,
+            "metadata": representable(one.metadata),
             "created": one.created,
             "updated": one.updated,
             "checkpoint": checkpoints[one.checkpoint],
@@ -101,7 +101,7 @@ def _row(model: Model) -> ModelRow:
         "description": model.description,
         "notes": model.notes,
         "labels": model.labels,
-        "metadata": model.metadata,
+        "metadata": representable(model.metadata),
         "owner": model.owner,
         "archived": model.archived,
         "created": model.created,

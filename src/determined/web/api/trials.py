@@ -19,7 +19,7 @@ from determined.store.records import Attempt as StoredAttempt
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.actions.possible import trial_actions, trial_commands, trial_python
-from determined.web.answers import Route
+from determined.web.answers import Route, representable
 from determined.web.api.shapes import ActionState, Plain, Summary
 from determined.web.identifiers import Id
 from determined.web.state import reading, state_of, version
@@ -141,7 +141,7 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
             "rungs": found.rungs,
             "bracket": found.bracket,
             "seed": found.seed,
-            "assigned_hparams": flat(mask_secrets(found.hparams)),
+            "assigned_hparams": representable(flat(mask_secrets(found.hparams))),
             "alone": alone.settings,
             "alone_note": alone.note,
             "metrics": _metrics(state_of(request).statistics.of_trial(store, trial_id)),
@@ -149,7 +149,7 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
             "outputs": [
                 {"path": path, "bytes": size} for path, size in ({} if output is None else output.resources).items()
             ],
-            "metadata": mask_secrets(store.metadata(trial_id)),
+            "metadata": representable(mask_secrets(store.metadata(trial_id))),
             "actions": trial_actions(experiment, found),
             "commands": trial_commands(found),
             "python": trial_python(found),
@@ -179,11 +179,14 @@ def _attempts(store: Store, trial: StoredTrial) -> list[Attempt]:
 
 
 def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[StoredCheckpoint]) -> str | None:
-    """Return the id of the checkpoint that an attempt started from, found by its step; None if there is none."""
-    if attempt.start_step == 0 and attempt.number == 1:
-        return trial.source_checkpoint_id
-    found = [one for one in checkpoints if one.steps_completed == attempt.start_step and one.attempt < attempt.number]
-    return found[0].checkpoint_id if found and attempt.start_step else None
+    """Return the id of the checkpoint that an attempt started from, found by its step; None if there is none.
+
+    An attempt without a checkpoint of its own trial starts from the checkpoint of another trial, if there is one.
+    """
+    for one in checkpoints:  # newest first
+        if one.steps_completed == attempt.start_step and one.attempt < attempt.number:
+            return one.checkpoint_id
+    return None if attempt.start_step else trial.source_checkpoint_id
 
 
 def _why_ended(attempt: StoredAttempt, trial: StoredTrial, *, is_last: bool) -> str | None:
