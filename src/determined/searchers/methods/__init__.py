@@ -1,1 +1,1 @@
-"""The search methods, one file each: settings, searcher and preview."""
+"""The search methods, one file each: settings, rules and preview; `build` returns the state machine of the search."""
