@@ -37,6 +37,12 @@ def test_lines_and_the_unfinished_last_one() -> None:
     assert texts(b"a\nb\n\nc") == ["a", "b", "", "c"]
 
 
+def test_lines_that_name_no_rank_get_that_of_the_first_worker_of_their_node() -> None:
+    splitter = Splitter("key", "stderr", rank=4)
+    found = splitter.feed(b"[rank=5] hers\nof the launcher\n", 1.0)
+    assert [(line.rank, line.text) for line in found] == [(5, "hers"), (4, "of the launcher")]
+
+
 def test_a_line_that_is_rewritten_is_one_line_with_its_last_state() -> None:
     assert texts(b"\r 10%\r 20%\r\ndone\n") == [" 20%", "done"]
     assert texts(b"\r 10%", b"\r 20%", b"\r 30%") == [" 30%"]

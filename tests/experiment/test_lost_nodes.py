@@ -81,7 +81,7 @@ def test_a_trial_is_not_to_blame_for_nodes_that_cannot_start_it(model: Path) -> 
     outcome = searched(model, "reports", [*bad, "good"], full=("a", "b", "c", "d"))
     (trial,) = outcome.trials
     assert (trial.state, trial.runs, trial.restarts) == ("COMPLETED", 13, 0), trial.reason
-    assert outcome.logs[0].count("the job could not be started: no space left on device") == 12
+    assert outcome.logs[0].count("the job could not be started on a: no space left on device") == 3
 
 
 def test_a_trial_that_no_node_can_start_ends(model: Path) -> None:

@@ -54,6 +54,11 @@ class Job:
         """The number of slots on the machine of the engine that gets this job."""
         return self.slots if self.part is None else self.part.slots[self.part.rank]
 
+    @property
+    def first_rank(self) -> int:
+        """The rank of the first worker of this job on the machine of the engine that gets it."""
+        return 0 if self.part is None else sum(self.part.slots[: self.part.rank])
+
 
 @dataclass(frozen=True)
 class Exited:
@@ -96,7 +101,15 @@ class WakeupRequested:
     key: str
 
 
-Event = Exited | Line | WakeupRequested
+@dataclass(frozen=True)
+class Placed:
+    """Event: a job works in a directory of another machine, under these paths, which its lines may name."""
+
+    key: str
+    directories: tuple[str, ...]
+
+
+Event = Exited | Line | WakeupRequested | Placed
 
 StoreCalls = Callable[[Sequence[tuple[int, bytes]]], tuple[list[tuple[int, bytes]], list[str]]]
 """A function that executes calls of workers on the store; calls and answers have the number of a connection.
@@ -180,8 +193,8 @@ class Engine(Protocol):
     def events(self, timeout: float) -> list[Event]:
         """Return all pending events; wait up to `timeout` seconds for the first one.
 
-        The lines of a job come before its Exited event. Output is read only here, so a job that writes faster than this
-        is called blocks on its pipe (back-pressure).
+        The lines of a job come before its Exited event, and after Placed if it runs on other machines. Output is read
+        only here, so a job that writes faster than this is called blocks on its pipe (back-pressure).
         """
 
     def close(self) -> None:

@@ -24,13 +24,13 @@ class Stream:
     Nothing is read in advance, so a job that writes faster than its lines are consumed blocks (back-pressure).
     """
 
-    def __init__(self, key: str, stream: str, file: int) -> None:
+    def __init__(self, key: str, stream: str, file: int, rank: int = 0) -> None:
         # A read must never block the engine: the descriptor may be reported as readable and be empty by then.
         os.set_blocking(file, False)
         self.key = key
         self.file = file
         self.ended = False
-        self._splitter = Splitter(key, stream)
+        self._splitter = Splitter(key, stream, rank)
 
     def read(self) -> list[Line]:
         """Return the lines completed by the next block; none if no data is available or the pipe was closed."""
@@ -59,11 +59,12 @@ class Stream:
 
 
 class Splitter:
-    """Joins blocks of bytes, cut at any place, into line events."""
+    """Joins blocks of bytes, cut at any place, into line events. `rank` is that of lines which name none."""
 
-    def __init__(self, key: str, stream: str) -> None:
+    def __init__(self, key: str, stream: str, rank: int = 0) -> None:
         self._key = key
         self._stream = stream
+        self._rank = rank
         self._lines = LineSplitter()
 
     def feed(self, block: bytes, written: float) -> list[Line]:
@@ -82,7 +83,7 @@ class Splitter:
         """Return a line event; a prefix written by the launcher contains the rank."""
         # Output may be any bytes; none of them may raise or be lost.
         text = raw.decode(errors="backslashreplace")
-        rank = 0
+        rank = self._rank
         if found := _RANK.match(text):
             rank, text = int(found[2]), text[found.end() :]
             finished = found[1] != "~"

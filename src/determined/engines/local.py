@@ -210,7 +210,10 @@ class LocalEngine:
             # ends, the pipes would never report the end of the output.
             os.close(output_writing)
             os.close(errors_writing)
-        streams = [Stream(job.key, "stdout", output), Stream(job.key, "stderr", errors)]
+        # Lines without a rank are those of the launcher on this machine, or of its only worker.
+        streams = [
+            Stream(job.key, name, file, job.first_rank) for name, file in (("stdout", output), ("stderr", errors))
+        ]
         for stream in streams:
             self._selector.register(stream.file, selectors.EVENT_READ, stream)
         # Slots are taken last, so that a failed start has nothing to undo.

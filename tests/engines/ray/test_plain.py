@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.engines.base import Event, Exited, Job, Line, Part, WakeupRequested
+from determined.engines.base import Event, Exited, Job, Line, Part, Placed, WakeupRequested
 from determined.engines.command import Command, Harness, Module, Program, Script, Shell
 from determined.engines.ray.plain import decode_event, decode_job, encode_event, encode_job
 
@@ -24,6 +24,7 @@ commands = st.one_of(
 numbers = st.floats(0, 1e9, allow_nan=False)
 events = st.one_of(
     st.builds(WakeupRequested, st.text(max_size=8)),
+    st.builds(Placed, st.text(max_size=8), st.lists(st.text(max_size=8), max_size=2).map(tuple)),
     st.builds(
         Line,
         st.text(max_size=8),

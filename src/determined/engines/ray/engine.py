@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from determined.engines.base import Event, Exited, Interpreter, Job, Line, StoreCalls, WakeupRequested
+from determined.engines.base import Event, Exited, Interpreter, Job, Line, Placed, StoreCalls, WakeupRequested
 from determined.engines.ray.bridge_process import BridgeProcess
 from determined.engines.ray.jobs import KILLED, Jobs
 from determined.engines.ray.nodes import Nodes
@@ -289,10 +289,10 @@ class RayEngine:
         return calls
 
     def _note_event(self, event: Event) -> None:
-        """Pass a line or wake-up of a job on, after recording what it says about the job."""
+        """Pass an event of a job on that is not its end, after recording what it says about the job."""
         if isinstance(event, Line):
             self._jobs.note_line(event.key, event.text)
-        else:
+        elif not isinstance(event, Placed):
             self._jobs.note_listener(event.key)
         self._events.append(event)
 

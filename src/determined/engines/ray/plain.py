@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from determined.engines.base import Event, Exited, Job, Line, Part, WakeupRequested
+from determined.engines.base import Event, Exited, Job, Line, Part, Placed, WakeupRequested
 from determined.engines.command import Command, Harness, Module, Program, Script, Shell
 from determined.engines.ray.placement import Share
 
@@ -62,6 +62,8 @@ def encode_event(event: Event) -> list[Any]:
         return ["line", event.key, event.rank, event.stream, event.level, event.text, event.written, event.finished]
     if isinstance(event, WakeupRequested):
         return ["wakeup", event.key]
+    if isinstance(event, Placed):
+        return ["placed", event.key, *event.directories]
     return ["exited", event.key, event.code, event.signal, event.out_of_memory, event.cpu_seconds, event.lost]
 
 
@@ -70,6 +72,8 @@ def decode_event(data: list[Any]) -> Event:
     kind, *fields = data
     if kind == "line":
         return Line(*fields)
+    if kind == "placed":
+        return Placed(fields[0], tuple(fields[1:]))
     return WakeupRequested(*fields) if kind == "wakeup" else Exited(*fields)
 
 

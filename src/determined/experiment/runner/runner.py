@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from determined.engines.base import Event, Line, WakeupRequested
+from determined.engines.base import Event, Line, Placed, WakeupRequested
 from determined.experiment.runner import completion, decisions, recovery, restored_trials
 from determined.experiment.runner.cluster.missing_nodes import MissingNodes
 from determined.experiment.runner.progress_reporting import ProgressReporter
@@ -103,6 +103,9 @@ class Runner:
             self._run.logs.keep(trial, event)
         elif isinstance(event, WakeupRequested):
             read_reports(self._run, trial)
+        elif isinstance(event, Placed):
+            assert trial.process is not None
+            trial.process.note_directories(event.directories)
         else:
             exit.handle_exit(self._run, trial, event)
 

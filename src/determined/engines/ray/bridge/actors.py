@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import ray
@@ -89,12 +89,15 @@ class NodeActors:
     def __contains__(self, node: object) -> bool:
         return node in self._actors
 
-    def open(self, node: str, address: str, slots: int) -> int:
-        """Create the actor of a node, if there is none, and return its number."""
+    def open(self, node: str, described: Mapping[str, Any]) -> int:
+        """Create the actor of a node, if there is none, and return its number.
+
+        It gets the name, the address and the slots of its node.
+        """
         if node in self._actors:
             return self._actors[node].number
         names = ("experiment", "setup", "data", "silence_seconds")
-        settings = {name: self._settings[name] for name in names} | {"node": node, "address": address, "slots": slots}
+        settings = {name: self._settings[name] for name in names} | {"node": node, **described}
         # Threads: one waits in `exchange` while the others accept commands.
         remote = ray.remote(Node).options(
             num_cpus=0,

@@ -145,7 +145,7 @@ class _Bridge:
             self._describe_cluster(*await asyncio.to_thread(_look))
         # A node that is not known left the cluster meanwhile, and its group with it.
         numbers = {
-            share.node: self._actors.open(share.node, **self._nodes[share.node])
+            share.node: self._actors.open(share.node, self._nodes[share.node])
             for share in shares
             if share.node in self._nodes
         }
@@ -202,7 +202,7 @@ class _Bridge:
         slots = [int(node["Resources"].get(self._kind, 0)) for node in alive]
         ids = [node["NodeID"] for node in alive]
         rows = [list(one) for one in zip(ids, addresses, names, slots, strict=True)]
-        self._nodes = {node: {"address": address, "slots": slots} for node, address, _, slots in rows}
+        self._nodes = {node: {"name": name, "address": address, "slots": slots} for node, address, name, slots in rows}
         described = {"cluster": rows, "kind": self._kind, "can_grow": bool(growing)}
         if described != self._described:
             self._described = described

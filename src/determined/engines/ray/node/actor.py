@@ -149,7 +149,8 @@ class Node:
         relay = opened.enter_context(contextlib.closing(RelaySocket(engine.private_directory)))
         engine.watch(self._woken)
         engine.watch(relay.fileno())
-        return NodeJobs(engine, relay, setup, self._settings["address"], root / "runs")
+        name, address = self._settings["name"], self._settings["address"]
+        return NodeJobs(engine, relay, setup, name=name, address=address, runs=root / "runs")
 
     def _serve(self, served: NodeJobs) -> None:
         """Execute pending commands and collect events, for up to a second."""

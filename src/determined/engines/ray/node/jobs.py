@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from determined.engines.base import Exited, Job
+from determined.engines.base import Event, Exited, Job, Line, Placed
 from determined.engines.local import LocalEngine
 from determined.engines.ray.node.setup import NodeSetup
 from determined.engines.ray.plain import decode_job, encode_event
@@ -22,9 +23,11 @@ _SECONDS_BETWEEN_STATUS = 2.0
 class NodeJobs:
     """The engine of a node, and the sockets of its workers. Used by one thread."""
 
-    def __init__(self, engine: LocalEngine, relay: RelaySocket, setup: NodeSetup, address: str, runs: Path) -> None:
+    def __init__(
+        self, engine: LocalEngine, relay: RelaySocket, setup: NodeSetup, *, name: str, address: str, runs: Path
+    ) -> None:
         self._engine, self._relay, self._setup = engine, relay, setup
-        self._interface = interface_of(address)
+        self._name, self._interface = name, interface_of(address)
         self._runs = runs
         self._status_sent = time.monotonic()
         self._files = GrowingFiles(runs)
@@ -37,7 +40,7 @@ class NodeJobs:
         }
 
     def execute(self, command: list[Any]) -> list[list[Any]]:
-        """Execute a command; return its events: output of the setup, or the exit of a job that could not be started."""
+        """Execute a command; return its events: those of a start, or the exit of a job that could not be started."""
         kind, *arguments = command
         if kind == "start":
             return self._start(decode_job(*arguments))
@@ -60,16 +63,26 @@ class NodeJobs:
         return events
 
     def _start(self, job: Job) -> list[list[Any]]:
-        """Start a job and return lines for its log; if that fails, also its exit as lost, which is not a restart."""
+        """Start a job and return its directory and lines for its log.
+
+        If that fails, return its exit as lost, which is not a restart, after a line with the reason.
+        """
+        rank = job.first_rank
         try:
             placed = self._setup.place(self._with_network(job))
             # Before the processes start, so that these lines come first in the log.
-            lines = [["line", job.key, 0, "stderr", None, text, written] for written, text in self._setup.output()]
+            lines = [Line(job.key, rank, "stderr", None, text, written) for written, text in self._setup.output()]
             self._engine.start(placed)
         except (EngineError, OSError) as error:
-            line = ["line", job.key, 0, "stderr", "ERROR", f"the job could not be started: {error}", time.time()]
-            return [line, encode_event(Exited(job.key, 1, None, False, 0.0, lost=True))]
-        return lines
+            text = f"the job could not be started on {self._name}: {error}"
+            said: list[Event] = [
+                Line(job.key, rank, "stderr", "ERROR", text, time.time()),
+                Exited(job.key, 1, None, False, 0.0, lost=True),
+            ]
+            return [encode_event(event) for event in said]
+        # Both, as tracebacks may name either; only this machine can follow its links.
+        paths = dict.fromkeys((os.path.abspath(placed.directory), os.path.realpath(placed.directory)))
+        return [encode_event(Placed(job.key, tuple(paths))), *map(encode_event, lines)]
 
     def _with_network(self, job: Job) -> Job:
         """Return the job with the store's socket, and the network interface through which its nodes are connected."""

@@ -98,7 +98,7 @@ class TrialLogWriter:
             # A new traceback begins: frames of an earlier one do not belong to this error.
             log.places.pop(rank, None)
         elif frame := _FRAME.match(text):
-            _note_place(log, process.directory, rank, frame[1], int(frame[2]))
+            _note_place(process, rank, frame[1], int(frame[2]))
         refusal = _REFUSAL.search(text)
         if refusal:
             _note_error(log, rank, f"InvalidHP: {refusal[1]}"[:_LONGEST_REASON])
@@ -120,11 +120,10 @@ def _note_error(log: LogFindings, rank: int, text: str) -> None:
     log.errors[rank] = text
 
 
-def _note_place(log: LogFindings, directory: str, rank: int, file: str, line: int) -> None:
+def _note_place(process: TrialProcess, rank: int, file: str, line: int) -> None:
     """Remember the innermost line of the program itself in a traceback, or else that of a library."""
-    root = os.path.realpath(directory)
-    is_own = os.path.isabs(file) and os.path.realpath(file).startswith(root + os.sep)
-    known = log.places.get(rank)
-    if is_own or known is None or not known.is_own:
-        shown = os.path.relpath(os.path.realpath(file), root) if is_own else file
-        log.places[rank] = Place(shown, line, is_own)
+    own = process.inside(file) if os.path.isabs(file) else None
+    places = process.log.places
+    known = places.get(rank)
+    if own is not None or known is None or not known.is_own:
+        places[rank] = Place(own or file, line, own is not None)

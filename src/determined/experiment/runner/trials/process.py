@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -82,7 +83,7 @@ class TrialProcess:
     """The processes of one start of a trial."""
 
     key: Final[str]  # the allocation: unique for each start
-    directory: Final[str] = ""  # working directory of the program
+    directory: Final[str] = ""  # working directory of the program; empty if it runs on other machines
     attempts_before: Final[int] = 0  # number of attempts in the store that are not its own
     mask: Final[LineMask] = field(default_factory=LineMask)  # masks the secrets of its environment
     started: Final[float] = field(default_factory=time.monotonic)
@@ -90,11 +91,24 @@ class TrialProcess:
     activity: Final[Activity] = field(default_factory=Activity)
     _stopping: Stopping = field(default_factory=Stopping)
     _nodes: tuple[str, ...] = ()
+    _directories: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The node of each rank; empty if all run on the machine of the runner."""
         return self._nodes
+
+    def inside(self, file: str) -> str | None:
+        """Return a file of a traceback relative to the working directory; None if it is not in there."""
+        roots = self._directories
+        if self.directory:
+            file, roots = os.path.realpath(file), (os.path.realpath(self.directory),)
+        # Files of other machines are compared by their names alone.
+        return next((os.path.relpath(file, root) for root in roots if file.startswith(root + os.sep)), None)
+
+    def note_directories(self, directories: Sequence[str]) -> None:
+        """Record the paths of the working directory on a node; each node of the processes has another one."""
+        self._directories += tuple(directories)
 
     def place_on(self, nodes: Sequence[str]) -> None:
         """Record the node of each rank. `LiveTrial` calls this, together with the change of the trial's row."""

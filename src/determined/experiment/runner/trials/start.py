@@ -161,7 +161,8 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
     directory = directory if hook is None else hook.inside(directory)
     process = TrialProcess(
         key,
-        directory=str(directory),
+        # On other machines it is known when they have made it.
+        directory="" if run.engine.spans_machines else str(directory),
         attempts_before=len(attempts),
         # The environment contains secrets of the user that the configuration does not.
         mask=run.mask.with_secrets_of(environment),
