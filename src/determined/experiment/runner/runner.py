@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from determined.engines.base import Event, Line, Placed, WakeupRequested
 from determined.experiment.runner import completion, decisions, recovery, restored_trials
@@ -55,23 +56,29 @@ class Runner:
         self._begin()
         # After `_begin`, which has recorded that no process of an earlier runner is left.
         recovery.recover(run)
-        while not self._may_exit():
-            # Requests first: a stopped experiment must not start another trial.
-            self._requests.handle()
-            self._starts.start_waiting()
-            # Not longer than until the next view is due: the start of a trial would be shown together with its end.
-            for event in run.engine.events(min(_TICK, self._progress.seconds_to_next_view())):
-                self._handle(event)
-            # After the events: an exit, or a wake-up, may have made new reports readable.
-            self._reports.read_all()
-            decisions.decide(run)
-            share(run)
-            self._missing_nodes.check()
-            exit.enforce_time_limits(run, self._timeouts)
-            self._progress.show()
+        with closing(self._starts):
+            while not self._may_exit():
+                self._pass()
         state = completion.finish(run)
         self._progress.show_last(state)
         return state
+
+    def _pass(self) -> None:
+        """Make one pass of the main loop."""
+        run = self._run
+        # Requests first: a stopped experiment must not start another trial.
+        self._requests.handle()
+        self._starts.start_waiting()
+        # Not longer than until the next view is due: the start of a trial would be shown together with its end.
+        for event in run.engine.events(min(_TICK, self._progress.seconds_to_next_view())):
+            self._handle(event)
+        # After the events: an exit, or a wake-up, may have made new reports readable.
+        self._reports.read_all()
+        decisions.decide(run)
+        share(run)
+        self._missing_nodes.check()
+        exit.enforce_time_limits(run, self._timeouts)
+        self._progress.show()
 
     def _begin(self) -> None:
         """Set the experiment to ACTIVE, queue the trials of an earlier runner, and start or extend the search."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from determined.engines.base import Interpreter, Job, Line
@@ -16,6 +16,7 @@ from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import TrialProcess
+from determined.experiment.runner.trials.resume_points import ResumePoint, ResumePoints
 from determined.store.experiment_records import nodes_text
 
 logger = logging.getLogger("determined.experiment")
@@ -31,29 +32,43 @@ class TrialStarter:
         self._run = run
         self._stopped = stopped  # whether the experiment is to pause or end; called while the startup hook runs
         self._failed = 0
+        self._points = ResumePoints(run.checkpoints)
 
     def start_waiting(self) -> None:
         """Start trials while slots are free.
 
-        Trials that ran before come first, then those that came farthest, then those that others may wait for.
+        Trials that ran before come first, then those that came farthest, then those that others may wait for. A trial
+        whose checkpoint is being verified keeps its place, and the runner goes on meanwhile.
         """
         run = self._run
         if run.stop_request is not None or run.failure is not None:
             # A stopping experiment starts nothing, not even the startup hook.
             return
-        _find_sources(run)
+        sources = self._find_sources()
         if run.hook_is_due and any(trial.may_start for trial in run.live()):
             self._run_hook()
         if run.stop_request is not None or run.hook_is_due or not _has_room(run):
             return
-        waiting = [trial for trial in run.live() if trial.may_start]
+        waiting = [trial for trial in run.live() if trial.may_start and trial.number not in sources]
         searcher = run.search.searcher
         # False sorts first, so that interrupted trials resume before new ones begin.
         waiting.sort(key=lambda t: (t.runs == 0, -t.rung, len(searcher.waits_for(t.number)), t.number))
+        verified_later = 0
         for trial in waiting:
-            if not _has_room(run):
-                return
-            self._start(trial)
+            if not _has_room(run, verified_later):
+                break
+            # On the first start there is none, and looking for it costs a query.
+            if trial.runs == 0:
+                self._start(trial, None)
+            elif self._points.is_known(trial):
+                self._start(trial, self._points.take(trial))
+            else:
+                verified_later += 1
+        self._points.keep_only([*waiting, *(run.trials[number] for number in sources)])
+
+    def close(self) -> None:
+        """Stop to verify checkpoints, when no trial will be started any more."""
+        self._points.close()
 
     def _run_hook(self) -> None:
         """Run the startup hook if it is due; if it fails, the experiment is paused."""
@@ -81,14 +96,42 @@ class TrialStarter:
             # tries again.
             run.pause_for(error.summary)
 
-    def _start(self, trial: LiveTrial) -> None:
-        """Record the start of a trial, then start it.
+    def _find_sources(self) -> Collection[int]:
+        """Resolve trials that start from another trial's checkpoint, before that trial runs on.
+
+        Return the numbers of the trials whose checkpoint is still being verified.
+        """
+        run = self._run
+        unknown = set()
+        found: dict[int, ResumePoint | None] = {}
+        for trial in run.live():
+            if trial.source_number is None:
+                continue
+            source = run.trials[trial.source_number]
+            # A trial that still runs, or has to save its work at the goal, has no checkpoint of that state yet.
+            if source.process is not None or source.must_save_again:
+                continue
+            if source.number not in found:
+                if not self._points.is_known(source):
+                    unknown.add(source.number)
+                    continue
+                found[source.number] = self._points.take(source)
+            newest = found[source.number]
+            if newest is None:
+                logger.warning(
+                    "Trial %d should start from trial %d's checkpoint, but there is none.", trial.id, source.id
+                )
+            run.commit(trials=(trial.start_from(None if newest is None else newest.checkpoint_id),))
+        return unknown
+
+    def _start(self, trial: LiveTrial, point: ResumePoint | None) -> None:
+        """Record the start of a trial from a checkpoint of its own, if it has one, then start it.
 
         If this process ends in between, the next runner starts it again.
         """
         run = self._run
         try:
-            job, process, newest_attempt = _prepared(run, trial)
+            job, process, newest_attempt = _prepared(run, trial, point)
             run.commit(trials=(trial.start(process),))
             run.by_key[process.key] = trial
             # Reports of earlier attempts were read; those after the restored checkpoint are repeated.
@@ -108,42 +151,27 @@ class TrialStarter:
             self._failed = 0
 
 
-def _has_room(run: RunnerState) -> bool:
-    """Return whether a trial can start now: the engine is ready, and neither its slots nor the limit are exhausted."""
-    need, most = run.settings.slots_per_trial, run.slot_limit
-    used = need * len(run.by_key)
+def _has_room(run: RunnerState, reserved: int = 0) -> bool:
+    """Return whether a trial can start now, beside `reserved` other trials that are to start.
+
+    The engine must be ready, and neither its slots nor the limit may be exhausted.
+    """
+    each, most = run.settings.slots_per_trial, run.slot_limit
+    used, need = each * len(run.by_key), each * (1 + reserved)
     return run.engine.ready and run.engine.free_slots() >= need and (most is None or used + need <= most)
 
 
-def _find_sources(run: RunnerState) -> None:
-    """Resolve trials that start from another trial's checkpoint, before that trial runs on."""
-    for trial in run.live():
-        if trial.source_number is None:
-            continue
-        source = run.trials[trial.source_number]
-        # A trial that still runs, or has to save its work at the goal, has no checkpoint of that state yet.
-        if source.process is not None or source.must_save_again:
-            continue  # its checkpoint is not saved yet
-        newest = run.checkpoints.newest_good(source.id)
-        if newest is None:
-            logger.warning("Trial %d should start from trial %d's checkpoint, but there is none.", trial.id, source.id)
-        run.commit(trials=(trial.start_from(None if newest is None else newest[0]),))
-
-
-def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, int]:
+def _prepared(run: RunnerState, trial: LiveTrial, point: ResumePoint | None) -> tuple[Job, TrialProcess, int]:
     """Return the job of a trial's next start, the record of its processes, and the number of the newest attempt so far.
 
     Nothing of the trial is changed. Raise EngineError if its working directory cannot be created.
     """
-    again = trial.runs > 0
-    # On the first start there is none, and looking for it costs a query.
-    own = run.checkpoints.newest_good(trial.id) if again else None
-    attempts = run.writer.query(lambda store: store.attempts(trial.id)) if again else []
+    attempts = run.writer.query(lambda store: store.attempts(trial.id)) if trial.runs else []
     number = trial.runs + 1
     key = allocation_key(run.experiment.id, trial, number)
     hook = run.hook
     directory = _work_dir(run, trial)
-    checkpoint, steps = own or (trial.source_checkpoint_id, 0)
+    checkpoint, steps = (trial.source_checkpoint_id, 0) if point is None else point
     config = run.settings.config
     environment = trial_environment(
         experiment_id=run.experiment.id,
