@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ class KeepDirectory:
     def __init__(self, data: Mapping[str, Any], root: Path, code: bytes, environment: Mapping[str, str]) -> None:
         self._data, self._code, self._environment = data, code, environment
 
-    def prepare(self) -> Interpreter | None:
+    def prepare(self, stopped: Callable[[], bool]) -> Interpreter | None:
         assert self._code == b"code"
         if self._environment["XDG_DATA_HOME"] in self._data.get("refused", ()):
             raise EngineError("it does not please this test")

@@ -189,8 +189,10 @@ def test_a_refused_node_keeps_the_slots_of_a_running_job(fake: FakeBridge, monke
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
     engine.start(job(slots=1))
     fake.heard("start")
-    fake.events_of("a", ["refused", "its disk is full"])
-    assert isinstance(collected(engine, 1)[0], Line)
+    fake.events_of("a", ["refused", "its hook failed", "    the last line"])
+    said = [line.text for line in collected(engine, 2) if isinstance(line, Line)]
+    assert said == ["node first of the Ray cluster is not used: its hook failed", "    the last line"]
+    assert "(first: its hook failed, second: 2)" in str(engine.reason_not_to_fit(3))
     assert fake.heard("request") == {"request": [], "return": [2], "exclude": []}
     # The running job is one of the two that are requested.
     engine.announce_demand(2)

@@ -275,7 +275,7 @@ class RayEngine:
             elif kind == "ready":
                 self._nodes.note_ready(node)
             elif kind == "refused" and node in self._nodes:
-                self._refuse_node(node, event[1])
+                self._refuse_node(node, *event[1:])
             elif kind == "file":
                 write_part(self._runs, *event[1:])
             elif kind == "status":
@@ -335,14 +335,16 @@ class RayEngine:
         if groups:
             self._bridge.send({"request": [], "return": groups, "exclude": []})
 
-    def _refuse_node(self, node: str, reason: str) -> None:
+    def _refuse_node(self, node: str, reason: str, *details: str) -> None:
         """Start no more jobs on a node, and return its placement groups when its current jobs have ended."""
         self._nodes.refuse(node, reason)
-        logger.warning("%s", self._refusal(node, reason))
+        for line in (self._refusal(node, reason), *details):
+            logger.warning("%s", line)
         # `det cluster` shows it, and the logs of trials, whose users may not see the output of the runner.
         self._bridge.send({"refused": self._nodes.refused()})
         for key in self._jobs:
-            self._warn(key, self._refusal(node, reason))
+            for line in (self._refusal(node, reason), *details):
+                self._warn(key, line)
         self._return(self._groups.drop_node(node))
         # If the remaining nodes are too small for a trial, the experiment would wait for ever.
         if (problem := self.reason_not_to_fit(self._groups.slots_each)) is not None:

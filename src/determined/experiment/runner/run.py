@@ -116,7 +116,9 @@ def run_experiment(
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
         if engine is None or isinstance(engine, EngineChoice):
-            engine = cleanup.enter_context(_opened(engine or EngineChoice(), slots, experiment, files, settings))
+            engine = cleanup.enter_context(
+                _opened(engine or EngineChoice(), slots, experiment, store_place, files, settings)
+            )
         if (reason := engine.reason_not_to_fit(settings.slots_per_trial)) is not None:
             refuse_slots(reason)
         # The local engine has no more slots than these; on a cluster they are a limit for this run.
@@ -173,7 +175,12 @@ def run_experiment(
 
 
 def _opened(
-    choice: EngineChoice, slots: int | None, experiment: Experiment, files: ExperimentFiles, settings: Settings
+    choice: EngineChoice,
+    slots: int | None,
+    experiment: Experiment,
+    store_place: str,
+    files: ExperimentFiles,
+    settings: Settings,
 ) -> AbstractContextManager[Engine]:
     """Return the engine that was chosen, to be entered."""
     if choice.is_local:
@@ -181,7 +188,7 @@ def _opened(
     # Imported here: searches on one machine do not need it.
     from determined.experiment.runner.cluster.engine import ray_engine
 
-    return ray_engine(choice, experiment.key, files, settings)
+    return ray_engine(choice, experiment, store_place, files, settings)
 
 
 def _trial_of_job(run: RunnerState, key: str) -> int | None:

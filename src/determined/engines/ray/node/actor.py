@@ -26,7 +26,8 @@ from determined.engines.ray.node.root import SOCKETS, new_root
 from determined.engines.ray.node.setup import setup_of
 from determined.engines.relay_socket import RelaySocket
 from determined.engines.slots import Slots
-from determined.errors import DeterminedError
+from determined.errors import DeterminedError, EngineError
+from determined.paths import DATA_DIR_VARIABLE
 
 # Variables that Ray sets for its own workers. OMP_NUM_THREADS and CUDA_VISIBLE_DEVICES would take CPUs and GPUs away
 # from jobs, and PYTHONBREAKPOINT would let `breakpoint()` wait for Ray's debugger.
@@ -102,8 +103,13 @@ class Node:
         """Thread: prepare the node, then serve commands and events until the actor ends."""
         try:
             root = new_root(self._settings["experiment"])
-        except OSError as error:
-            self._append([["refused", f"its data directory cannot be used: {error}"]])
+        # Also errors of the configuration, and of Python if the user has no home directory.
+        except Exception as error:  # noqa: BLE001
+            advice = (
+                f"{DATA_DIR_VARIABLE} is {os.environ.get(DATA_DIR_VARIABLE, 'not set')} there: set it to an absolute "
+                "path that can be written, before `ray start`"
+            )
+            self._refuse(EngineError(f"its data directory cannot be used: {str(error).rstrip('.')}; {advice}"))
             return
         try:
             self._serve_from(root)
@@ -125,22 +131,25 @@ class Node:
                 served = self._prepare(root, opened)
             # Of any class: the setup runs code of the user's machine, for example the import of an incomplete package.
             except Exception as error:  # noqa: BLE001
-                kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
-                self._append([["refused", f"{kind}{error}"]])
-                while not self._is_over():
-                    # The actor stays until the bridge has read the refusal.
-                    with self._lock:
-                        self._lock.wait(1.0)
+                self._refuse(error)
                 return
             self._append([["ready"]])
             while not self._is_over():
                 self._serve(served)
 
+    def _refuse(self, error: Exception) -> None:
+        """Report why this node cannot be used, in one line and then the details, and stay until that was read."""
+        kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
+        self._append([["refused", *f"{kind}{error}".splitlines()]])
+        while not self._is_over():
+            with self._lock:
+                self._lock.wait(1.0)
+
     def _prepare(self, root: Path, opened: contextlib.ExitStack) -> NodeJobs:
         """Return the jobs of this node, with an engine and a socket for its workers that are closed with `opened`."""
         environment = node_environment(os.environ)
         setup = setup_of(self._settings, root, self._code, environment)
-        interpreter = setup.prepare()
+        interpreter = setup.prepare(self._is_over)
         engine = opened.enter_context(LocalEngine(_slots(self._settings), environment))
         # The directory of an actor that was killed is deleted by the next one on this node.
         (root / SOCKETS).symlink_to(engine.private_directory)

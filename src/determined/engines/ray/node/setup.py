@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,10 +13,11 @@ from determined.engines.base import Interpreter, Job
 class NodeSetup(Protocol):
     """Prepares a node for an experiment. The runner names its class, because engines do not know experiments."""
 
-    def prepare(self) -> Interpreter | None:
+    def prepare(self, stopped: Callable[[], bool]) -> Interpreter | None:
         """Unpack the code and run the startup hook; return the interpreter for jobs, or None for that of the node.
 
-        Raises DeterminedError with the reason if the node cannot run jobs of this experiment.
+        Raises DeterminedError with the reason if the node cannot run jobs of this experiment; its first line is shown
+        in lists. Raises any exception soon after `stopped` returns True.
         """
 
     def place(self, job: Job) -> Job:

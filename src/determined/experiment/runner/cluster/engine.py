@@ -17,6 +17,8 @@ from determined.experiment.code.packing import pack_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.environment import user_variables
+from determined.store.experiment_records import Experiment as Record
+from determined.store.workers.local_worker_store import is_shared
 
 logger = logging.getLogger("determined.experiment")
 
@@ -24,8 +26,13 @@ _SETUP = "determined.experiment.runner.cluster.node_setup:NodeSetup"
 
 
 @contextmanager
-def ray_engine(choice: EngineChoice, key: str, files: ExperimentFiles, settings: Settings) -> Iterator[RayEngine]:
-    """Yield an engine for the trials of an experiment on the cluster; raise EngineError if it cannot be reached."""
+def ray_engine(
+    choice: EngineChoice, record: Record, store_place: str, files: ExperimentFiles, settings: Settings
+) -> Iterator[RayEngine]:
+    """Yield an engine for the trials of an experiment on the cluster; raise EngineError if it cannot be reached.
+
+    The experiment is recorded in the store at this place.
+    """
     if files.place is not None:
         raise InvalidExperimentException(
             f"its trials work in {files.place}, which other machines do not have: create it with a model directory"
@@ -44,9 +51,11 @@ def ray_engine(choice: EngineChoice, key: str, files: ExperimentFiles, settings:
             "variables": user_variables(config),
             "storage": config.plain["checkpoint_storage"],
             "storage_mark": mark,
+            # Another store is a file of this machine, whose calls are forwarded.
+            "store": [store_place, record.id, record.key] if is_shared(store_place) else None,
             "code_hash": pack_code(files.code, code),
         }
-        experiment = Experiment(key, _SETUP, data, code)
+        experiment = Experiment(record.key, _SETUP, data, code)
         with RayEngine(
             choice.address,
             settings.slots_per_trial,

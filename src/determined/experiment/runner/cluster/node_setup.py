@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +18,18 @@ from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter, Job
 from determined.engines.job_environment import without_run_variables
 from determined.engines.ray.versions import versions
+from determined.engines.supervised_command import supervised, terminate
 from determined.errors import EngineError
 from determined.experiment.code import startup_hook
 from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.packing import unpack_code
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.runner.cluster.storage_check import storage_problem
+from determined.experiment.runner.cluster.access_check import storage_problem
 
+_ACCESS_CHECK = "determined.experiment.runner.cluster.access_check"
 # Longer than the retries of an object store that does not answer.
-_SECONDS_FOR_STORAGE = 120.0
+_SECONDS_FOR_ACCESS = 120.0
+_SECONDS_BETWEEN_POLLS = 0.1  # how long the end of the actor may go unnoticed
 
 
 class NodeSetup:
@@ -39,8 +45,8 @@ class NodeSetup:
         self._variables: dict[str, str] = data["variables"]  # the user's, as they are on the runner's machine
         self._hook: startup_hook.PreparedHook | None = None
 
-    def prepare(self) -> Interpreter | None:
-        """Compare versions, unpack the code, run the startup hook, find the runner's mark in the checkpoint storage."""
+    def prepare(self, stopped: Callable[[], bool]) -> Interpreter | None:
+        """Compare versions, unpack the code, run the startup hook, and look for the runner's storage and store."""
         self._check_versions()
         kind = storage_type(self._data["storage"].get("type"))
         is_mounted = kind is not None and kind.is_mounted
@@ -53,11 +59,16 @@ class NodeSetup:
         unpack_code(self._code, self._files.code)
         self._code = b""
         self._hook = startup_hook.prepare(
-            self._files, self._config, environment=self._environment, variables=self._variables
+            self._files,
+            self._config,
+            stopped=stopped,
+            environment=self._environment,
+            variables=self._variables,
         )
         interpreter = None if self._hook is None else self._hook.interpreter()
-        if not is_mounted:
-            _refuse(self._problem_in_a_trial(interpreter or Interpreter()))
+        if not is_mounted or self._data["store"] is not None:
+            storage = None if is_mounted else self._data["storage"]
+            _refuse(self._problem_in_a_trial(interpreter or Interpreter(), storage, stopped))
         return interpreter
 
     def place(self, job: Job) -> Job:
@@ -92,32 +103,49 @@ class NodeSetup:
         if different:
             raise EngineError(f"it has {', '.join(different)}; install the versions of the runner's machine there")
 
-    def _problem_in_a_trial(self, interpreter: Interpreter) -> str | None:
-        """Return why trials on this node cannot use the storage.
+    def _problem_in_a_trial(
+        self, interpreter: Interpreter, storage: Mapping[str, Any] | None, stopped: Callable[[], bool]
+    ) -> str | None:
+        """Return why trials on this node cannot use the store or this storage.
 
         Asked in a process with their interpreter and variables, which may contain the credentials.
         """
         variables = self._variables
         if self._hook is not None:
             variables = self._hook.variables(self._config, self._hook.work, variables)
-        try:
-            done = subprocess.run(
-                [interpreter.python, "-P", "-m", "determined.experiment.runner.cluster.storage_check"],
-                # Not as arguments, which other users of the machine can read.
-                input=json.dumps([self._data["storage"], self._data["storage_mark"]]),
-                env={**interpreter.environment(without_run_variables(self._environment)), **variables},
-                cwd="/",
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS_FOR_STORAGE,
-            )
-        except subprocess.TimeoutExpired:
-            return f"the checkpoint storage has not answered for {_SECONDS_FOR_STORAGE:.0f} seconds"
-        if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            return f"it cannot check the checkpoint storage: {said}"
-        problem: str | None = json.loads(done.stdout)
-        return problem
+        environment = {**interpreter.environment(without_run_variables(self._environment)), **variables}
+        # Files without names: what is asked contains passwords, which must not appear in the list of processes.
+        with tempfile.TemporaryFile("w+") as exchanged, tempfile.TemporaryFile("w+", errors="replace") as output:
+            json.dump({"storage": storage, "mark": self._data["storage_mark"], "store": self._data["store"]}, exchanged)
+            exchanged.seek(0)
+            file = exchanged.fileno()
+            command = [interpreter.python, "-P", "-m", _ACCESS_CHECK, str(file)]
+            process = supervised(command, environment, Path("/"), output=output.fileno(), keep_open=[file])
+            try:
+                if not _has_ended(process, stopped):
+                    return f"its checkpoint storage or store has not answered for {_SECONDS_FOR_ACCESS:.0f} seconds"
+            finally:
+                terminate(process)
+            if process.returncode != 0:
+                output.seek(0)
+                said = (output.read().strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+                return f"it cannot check the checkpoint storage and the store: {said}"
+            exchanged.seek(0)
+            problem: str | None = json.load(exchanged)
+            return problem
+
+
+def _has_ended(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> bool:
+    """Wait for a process; return False if that takes too long. Raise EngineError when the node is needed no more."""
+    deadline = time.monotonic() + _SECONDS_FOR_ACCESS
+    while process.poll() is None:
+        if stopped():
+            raise EngineError("the node was needed no more before it was prepared")
+        if time.monotonic() > deadline:
+            return False
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_SECONDS_BETWEEN_POLLS)
+    return True
 
 
 def _refuse(problem: str | None) -> None:
