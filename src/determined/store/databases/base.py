@@ -1,4 +1,8 @@
-"""The `Database` interface: a connection to SQLite or PostgreSQL, and everything in which the two differ."""
+"""The `Database` interface: a connection to SQLite or PostgreSQL, with all statements in which the two differ.
+
+What exists for one of them only, because a store is a file or a server, asks `location.is_postgres`: its size, checks,
+backup and vacuum are in `maintenance/`.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +29,7 @@ class Database(Protocol):
     like: str  # the operator for case-insensitive pattern matching
     contains: str  # the condition that `{column}` contains a text, case-sensitive
     join_texts: str  # the aggregate function that joins texts with a separator
+    begin_snapshot: str  # the statement that begins a transaction whose queries all see the same state
 
     def transaction(self, *, exclusive: bool = False) -> AbstractContextManager[None]:
         """Return a context manager that commits at the end of the block, or rolls back if it raises.
@@ -56,6 +61,22 @@ class Database(Protocol):
 
     def tables(self) -> set[str]:
         """Return the names of the tables that exist."""
+        ...
+
+    def columns(self, table: str) -> set[str]:
+        """Return the names of the columns that a table has."""
+        ...
+
+    def indexes(self) -> set[str]:
+        """Return the names of the indexes that exist."""
+        ...
+
+    def reserve_ids(self, table: str, count: int) -> list[int]:
+        """Return new ids of a table that no other row will get, inside the caller's exclusive transaction."""
+        ...
+
+    def advance_ids(self, table: str) -> None:
+        """Advance the id counter of a table past the ids of rows that were inserted with explicit ids."""
         ...
 
     def close(self) -> None: ...

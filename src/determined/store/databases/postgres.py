@@ -29,6 +29,8 @@ _SCHEMA = "determined"
 # The process gets `StoreUnavailable` when it continues, and retries.
 _LONGEST_PAUSE_IN_TRANSACTION = "15s"
 
+_SEQUENCE = "pg_get_serial_sequence(?, 'id')"
+
 # References keep the connections alive in a forked child, where garbage collection would otherwise close them and so
 # end the parent's session.
 _open: set[Any] = set()
@@ -42,6 +44,7 @@ class PostgresDatabase:
     like = "ILIKE"
     contains = "strpos({column}, ?) > 0"
     join_texts = "string_agg"
+    begin_snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ"  # the default takes one snapshot per statement
     file_identity = ""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
@@ -99,6 +102,29 @@ class PostgresDatabase:
     def tables(self) -> set[str]:
         found = self.execute("SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = ?", [_SCHEMA])
         return {name for (name,) in found}
+
+    def columns(self, table: str) -> set[str]:
+        found = self.execute(
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = ? AND table_name = ?",
+            [_SCHEMA, table],
+        )
+        return {name for (name,) in found}
+
+    def indexes(self) -> set[str]:
+        found = self.execute("SELECT indexname FROM pg_catalog.pg_indexes WHERE schemaname = ?", [_SCHEMA])
+        return {name for (name,) in found}
+
+    def reserve_ids(self, table: str, count: int) -> list[int]:
+        # A sequence is not rolled back, so other sessions never get the same numbers.
+        rows = self.execute(f"SELECT nextval({_SEQUENCE}) FROM generate_series(1, ?)", [table, count])
+        return sorted(number for (number,) in rows)
+
+    def advance_ids(self, table: str) -> None:
+        # Never set back: another session may have drawn larger ids meanwhile. `greatest` ignores NULL, the maximum of
+        # an empty table.
+        self.execute(
+            f"SELECT setval({_SEQUENCE}, greatest(max(id), nextval({_SEQUENCE}))) FROM {table}", [table, table]
+        )
 
     def close(self) -> None:
         """Close the connection, unless this is a forked child: the session belongs to the parent."""

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 
 from determined.errors import NotFoundException, StoreError
 from determined.store.databases.base import Database
-from determined.store.databases.sqlite import SqliteDatabase
 
 
 @contextmanager
@@ -16,9 +15,8 @@ def consistent_snapshot(database: Database) -> Iterator[None]:
 
     After an error of the store in the block the connection is to be closed.
     """
-    # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
     # Not `transaction`, which would lock out the writers of an SQLite file.
-    database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
+    database.execute(database.begin_snapshot)
     try:
         yield
     except NotFoundException:

@@ -39,6 +39,7 @@ class SqliteDatabase:
     like = "LIKE"
     contains = "instr({column}, ?) > 0"
     join_texts = "group_concat"
+    begin_snapshot = "BEGIN"  # every read transaction is a snapshot
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS, read_only: bool = False) -> None:
         self.place = str(path)
@@ -177,6 +178,21 @@ class SqliteDatabase:
     def tables(self) -> set[str]:
         with self._translated_errors():
             return self._tables()
+
+    def columns(self, table: str) -> set[str]:
+        return {name for (name,) in self.execute("SELECT name FROM pragma_table_info(?)", [table])}
+
+    def indexes(self) -> set[str]:
+        return {name for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+
+    def reserve_ids(self, table: str, count: int) -> list[int]:
+        # The transaction is exclusive, so no other process can take these ids before they are inserted.
+        found = self.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table])
+        first = (found[0][0] if found else 0) + 1
+        return list(range(first, first + count))
+
+    def advance_ids(self, table: str) -> None:
+        """Do nothing: AUTOINCREMENT takes explicit ids into account."""
 
     def close(self) -> None:
         """Close the connection, unless this is a forked child: closing there would drop the parent's locks."""

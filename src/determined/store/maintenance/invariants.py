@@ -10,7 +10,6 @@ from determined.store.databases.base import Database
 from determined.store.databases.column_checks import JSON_COLUMNS, WORDS, shape_mistake
 from determined.store.databases.schema import VERSION_TABLE
 from determined.store.databases.tables import all_indexes, all_tables
-from determined.store.maintenance import catalog
 from determined.store.maintenance.finding import Finding
 from determined.store.sql.paging import pages
 
@@ -97,11 +96,11 @@ def missing_parts(database: Database) -> Iterator[Finding]:
         if name not in present:
             yield Finding(name, "the table is missing")
             continue
-        columns = catalog.columns(database, name)
+        columns = database.columns(name)
         for column in table.names:
             if column not in columns:
                 yield Finding(name, f"the column {column} is missing")
-    indexes = catalog.indexes(database)
+    indexes = database.indexes()
     for index, table_name in all_indexes().items():
         if index not in indexes and table_name in present:
             yield Finding(table_name, f"the index {index} is missing: what needs it is slow, or no longer unique")

@@ -12,7 +12,6 @@ from determined.store.databases.base import MOST_VALUES, Database
 from determined.store.databases.tables import Table
 from determined.store.maintenance.invariants import broken_rules
 from determined.store.moving.format import moved_tables
-from determined.store.moving.ids import advance_id_counter
 from determined.store.moving.json_lines import read_json_lines
 from determined.store.moving.reading_store import Rows
 from determined.store.moving.row_checks import checked_row
@@ -89,7 +88,7 @@ def import_store(
         if arrival.keep_ids:
             for table in moved_tables().values():
                 if table.counts:
-                    advance_id_counter(database, table)
+                    database.advance_ids(table.name)
         experiments = tuple(Moved(*each) for each in arrival.experiments())
         # The last step before the commit: files can be put into place here, and an error still cancels the rows.
         finish(experiments)

@@ -7,7 +7,6 @@ from typing import Any
 from determined.errors import StoreError
 from determined.store.databases.base import Database
 from determined.store.databases.tables import Table
-from determined.store.moving.ids import reserve
 from determined.store.moving.reading_store import Rows
 
 Row = dict[str, Any]
@@ -98,7 +97,7 @@ class RowTranslation:
 
     def _number(self, table: Table, rows: Rows, place: str) -> None:
         """Give the rows their ids in the store."""
-        numbers = [row["id"] for row in rows] if self.keep_ids else reserve(self._database, table, len(rows))
+        numbers = [row["id"] for row in rows] if self.keep_ids else self._database.reserve_ids(table.name, len(rows))
         for row, number in zip(rows, numbers, strict=True):
             if table.name in _NAMED:
                 # Only a damaged or forged file has such rows, and references to them would be ambiguous.
