@@ -153,12 +153,13 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
 
 def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:
     """Create the experiment and run it in the foreground; return the exit code."""
+    from determined.config.stored import StoredConfig
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store, LocalEngine() as engine:
         if sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
-            reserve_slots(engine, loaded.config.plain(), None, sharing, say_on_stderr)
+            reserve_slots(engine, StoredConfig(loaded.config.plain()), None, sharing, say_on_stderr)
         created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy, say=say_on_stderr)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
         try:
@@ -186,6 +187,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
     Its output goes to the stream it was written to (with JSON, all of it to standard error); messages of `det` go to
     standard error.
     """
+    from determined.config.stored import StoredConfig
     from determined.experiment.runner.run import run_experiment
     from determined.store.open import checked_place
 
@@ -198,7 +200,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
             click.echo(rank + log_line(line.text, stream), file=stream, color=True)
 
     with opened_store() as store:
-        config = store.experiments.get(experiment_id).config
+        config = StoredConfig(store.experiments.get(experiment_id).config)
     with warnings_to(_say):
         reserve_slots(engine, config, experiment_id, sharing, _say)
         ended = run_experiment(checked_place(), experiment_id, engine=engine, on_line=on_line, say=_say)

@@ -22,6 +22,7 @@ from determined.cli.streams import continuing_without_output
 
 if TYPE_CHECKING:
     from determined.config.engine import EngineChoice
+    from determined.config.stored import StoredConfig
     from determined.engines.base import Line
     from determined.engines.granted import GrantedEngine
     from determined.engines.local import LocalEngine
@@ -65,7 +66,7 @@ def with_engine(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def reserve_slots(
     engine: LocalEngine,
-    config: dict[str, Any],
+    config: StoredConfig,
     experiment_id: int | None,
     sharing: Sharing,
     say: Callable[[str], None],
@@ -75,7 +76,6 @@ def reserve_slots(
     With "fail", EngineError is raised if they are not available now. `experiment_id` is None for an experiment that is
     not created yet.
     """
-    from determined.config.stored import StoredConfig
     from determined.engines.reservations import Holder
     from determined.errors import EngineError
     from determined.queue.slot_demand import slot_demand_of
@@ -91,7 +91,7 @@ def reserve_slots(
             say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
 
     holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
-    wanted = slot_demand_of(StoredConfig(config), engine.slots).wants
+    wanted = slot_demand_of(config, engine.slots).wants
     try:
         reservation = engine.reserve(wanted, holder, say_waiting)
     # A read-only or full state directory must not prevent an experiment from running.
@@ -164,13 +164,14 @@ def run_here(
                 trials = store.experiments.trials(experiment_id)
                 check_can_run(experiment, max_trials, trials)  # before waiting for slots, which may take long
                 check_secrets(store, experiment)
+            config = StoredConfig(experiment.config)
             if engine is None:
-                engine = parse_engine(StoredConfig(experiment.config).resources.engine, "resources.engine")
+                engine = parse_engine(config.resources.engine, "resources.engine")
             if isinstance(engine, EngineChoice) and engine.is_local:
                 engine = cleanup.enter_context(LocalEngine(slots))
             # The slots of a cluster are shared by Ray.
             if isinstance(engine, LocalEngine):
-                reserve_slots(engine, experiment.config, experiment_id, sharing, say)
+                reserve_slots(engine, config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),
             experiment_id,

@@ -107,7 +107,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
         if names == ("searcher.max_trials",):
             return Continued(names, (), left_to_runner)
         # The runner raises this number together with the journal entry of the extension.
-        config["searcher"]["max_trials"] = change.before.searcher.plain()["max_trials"]
+        config["searcher"]["max_trials"] = _trials_of(change.before)
         reaction = _search_response(store, experiment, files, journal, again, None)
     # The name contains the number of the journal entry: without that entry the file is ignored.
     files.write_config(config, reaction.entries[-1].sequence)
@@ -131,7 +131,7 @@ class _Change:
     @property
     def max_trials(self) -> int | None:
         """The new number of trials, or None if it did not change."""
-        return self.config.searcher.plain()["max_trials"] if "searcher.max_trials" in self.names else None
+        return _trials_of(self.config) if "searcher.max_trials" in self.names else None
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,11 @@ class _SearchResponse:
     entries: list[JournalEntry]
     created: list[NewTrial]
     finished: bool
+
+
+def _trials_of(config: ExperimentConfig) -> int | None:
+    """Return the number of trials of a search, or None if its method has no such setting."""
+    return StoredConfig(config.plain()).searcher.max_trials
 
 
 def _change(

@@ -202,6 +202,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
     """Create the experiment and run it in the foreground; return its exit code."""
     _announce_check(loaded)
     from determined.config.engine import parse_engine
+    from determined.config.stored import StoredConfig
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
 
@@ -209,7 +210,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
     with ExitStack() as checking:
         engine = checking.enter_context(LocalEngine(options.slots if choice.is_local else None))
         if options.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
-            reserve_slots(engine, loaded.config.plain(), None, options.sharing, say_on_stderr)
+            reserve_slots(engine, StoredConfig(loaded.config.plain()), None, options.sharing, say_on_stderr)
         with opened_store() as store:
             created = create_experiment(
                 loaded,
