@@ -41,7 +41,7 @@ def run(nodes: int, trials: int, seconds: float) -> dict[str, Any]:
     """Run a search to its end; return the CPU seconds of this process while all its trials report."""
     from bench.simulated_nodes import bridge
     from determined.config.experiment import load_experiment
-    from determined.engines.ray.engine import Experiment, RayEngine
+    from determined.engines.ray.engine import NodeData, RayEngine
     from determined.experiment.creation.create import create_experiment
     from determined.experiment.runner.run import run_experiment
     from determined.store.open import checked_place, open_store
@@ -63,7 +63,7 @@ def run(nodes: int, trials: int, seconds: float) -> dict[str, Any]:
         model.mkdir()
         (model / "train.py").write_text("# The simulation reports in its place.\n")
         start = bridge(nodes, -(-trials // nodes), trials, seconds, result)
-        with RayEngine("simulated:1", 1, Experiment("simulated", "none", {}, model), bridge=start) as engine:
+        with RayEngine("simulated:1", 1, NodeData("simulated", "none", {}, model), bridge=start) as engine:
             store = open_store()
             created = create_experiment(load_experiment(config), model, store, engine=engine)
             ended = run_experiment(checked_place(), created.experiment_id, engine=engine)

@@ -10,9 +10,9 @@ from typing import cast
 
 from determined.engines.base import Event, Exited, Job
 from determined.engines.local import LocalEngine
+from determined.engines.ray.encoding import decode_event, encode_job
 from determined.engines.ray.node.jobs import NodeJobs
 from determined.engines.ray.node.setup import NodeSetup
-from determined.engines.ray.plain import decode_event, encode_job
 from determined.engines.relay_socket import RelaySocket
 from determined.errors import EngineError
 from determined.experiment.code.directories import make_work_dir

@@ -22,7 +22,7 @@ from determined.errors import EngineError, StartupHookError
 from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.code.packing import pack_code, unpack_code
 from determined.experiment.runner.cluster.engine import _delete_mark
-from determined.experiment.runner.cluster.node_setup import NodeSetup
+from determined.experiment.runner.cluster.node_setup import ExperimentNodeSetup
 from determined.store.open import open_store
 from tests.helpers.postgres import PASSWORD, PostgresServer, running_server
 from tests.helpers.ranks import free_port
@@ -46,20 +46,19 @@ class Runner:
         self.code.mkdir()
         self.storage = {"type": "shared_fs", "host_path": str(self.directory / "storage")}
 
-    def setup(self, environment: dict[str, str] | None = None) -> NodeSetup:
+    def setup(self, environment: dict[str, str] | None = None) -> ExperimentNodeSetup:
         archive = self.directory / "code.tar"
         config = {"environment": {"environment_variables": []}, "checkpoint_storage": self.storage}
         data = {
             "config": config,
             "versions": versions(),
             "variables": self.variables,
-            "storage": self.storage,
             "storage_mark": "mark",
             "store": self.store,
             "code_hash": pack_code(self.code, archive),
         }
         given = dict(os.environ) if environment is None else environment
-        return NodeSetup(data, self.directory / "node", archive.read_bytes(), given)
+        return ExperimentNodeSetup(data, self.directory / "node", archive.read_bytes(), given)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from determined.engines.ray.engine import Experiment, RayEngine
+from determined.engines.ray.engine import NodeData, RayEngine
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster
 
@@ -24,8 +24,8 @@ def opened(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.settings().items():
             patch.setenv(name, value)
-        experiment = Experiment("experiment", "tests.ray.setup:KeepDirectory", data or {}, code)
-        engine = RayEngine(cluster.address, slots_per_job, experiment, **options)
+        node_data = NodeData("experiment", "tests.ray.setup:KeepDirectory", data or {}, code)
+        engine = RayEngine(cluster.address, slots_per_job, node_data, **options)
     with engine:
         yield engine
 

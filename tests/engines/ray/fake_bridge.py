@@ -19,7 +19,7 @@ import pytest
 
 from determined.engines.base import Event
 from determined.engines.ray.bridge_process import BridgeProcess
-from determined.engines.ray.engine import Experiment, RayEngine
+from determined.engines.ray.engine import NodeData, RayEngine
 from determined.engines.warm import messages
 from tests.helpers.waiting import wait_until
 
@@ -75,8 +75,8 @@ class FakeBridge:
         """An engine whose bridge begins with this message."""
         # The package ray is looked for and not imported; here it need not be installed.
         monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-        experiment = Experiment("experiment", "tests:Setup", {}, Path("code.tar"))
-        self._engine = RayEngine("head:1", slots_per_job, experiment, bridge=lambda: self._start(first))
+        node_data = NodeData("experiment", "tests:Setup", {}, Path("code.tar"))
+        self._engine = RayEngine("head:1", slots_per_job, node_data, bridge=lambda: self._start(first))
         assert self.next()["connect"] == "head:1"
         return self._engine
 

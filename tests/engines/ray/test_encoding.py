@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from determined.engines.base import Event, Exited, Job, Line, Part, Placed, WakeupRequested
 from determined.engines.command import Command, Harness, Module, Program, Script, Shell
-from determined.engines.ray.plain import decode_event, decode_job, encode_event, encode_job
+from determined.engines.ray.encoding import decode_event, decode_job, encode_event, encode_job
 
 words = st.lists(st.text(max_size=8), min_size=1, max_size=4).map(tuple)
 commands = st.one_of(

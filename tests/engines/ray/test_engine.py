@@ -13,7 +13,7 @@ from determined.engines.base import Exited, Job, Line, WakeupRequested
 from determined.engines.command import Shell
 from determined.engines.ray import jobs
 from determined.engines.ray.bridge_process import BridgeProcess
-from determined.engines.ray.engine import Experiment, RayEngine
+from determined.engines.ray.engine import NodeData, RayEngine
 from determined.errors import EngineError, MissingExtraError
 from tests.engines.ray.fake_bridge import CLUSTER, NODES, FakeBridge, collected, settle
 from tests.helpers.waiting import alive, wait_until
@@ -418,10 +418,10 @@ def test_the_runner_gets_its_turn_while_messages_arrive_without_end(
 
 def test_a_bridge_that_ends_at_once_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    experiment = Experiment("experiment", "tests:Setup", {}, Path("code.tar"))
+    node_data = NodeData("experiment", "tests:Setup", {}, Path("code.tar"))
     program = "import sys; sys.exit('no space left in the object store') # {connection} {parent}"
     with pytest.raises(EngineError, match="ended with code 1: no space left in the object store"):
-        RayEngine("head:1", 1, experiment, bridge=lambda: BridgeProcess(program))
+        RayEngine("head:1", 1, node_data, bridge=lambda: BridgeProcess(program))
 
 
 def test_when_the_engine_is_closed_its_bridge_ends(fake: FakeBridge, engine: RayEngine) -> None:
@@ -432,4 +432,4 @@ def test_when_the_engine_is_closed_its_bridge_ends(fake: FakeBridge, engine: Ray
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"determined-pytorch\[ray\]"):
-        RayEngine(None, 1, Experiment("experiment", "tests:Setup", {}, Path("code.tar")))
+        RayEngine(None, 1, NodeData("experiment", "tests:Setup", {}, Path("code.tar")))

@@ -17,10 +17,10 @@ from typing import Any
 
 from determined.engines.base import Event, Exited, Interpreter, Job, Line, Placed, StoreCalls, WakeupRequested
 from determined.engines.ray.bridge_process import BridgeProcess
+from determined.engines.ray.encoding import decode_event, encode_job, encode_parts
 from determined.engines.ray.jobs import KILLED, Jobs
 from determined.engines.ray.nodes import Nodes
 from determined.engines.ray.placement import Group, Groups, Share
-from determined.engines.ray.plain import decode_event, encode_job, encode_parts
 from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.engines.ray.store_calls import StoreCall, answered, decode_call
 from determined.errors import EngineError, MissingExtraError
@@ -38,10 +38,10 @@ _MOST_MESSAGES = 1000  # that are handled together: new ones may arrive as fast 
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """The data of an experiment that nodes need. `setup` names a `NodeSetup` (`module:Class`), which gets `data`."""
+class NodeData:
+    """What nodes need to run jobs. `setup` names a `NodeSetup` (`module:Class`), which gets `data`."""
 
-    key: str
+    key: str  # of the experiment, for the names of directories and placement groups
     setup: str
     data: dict[str, Any]
     code: Path  # an archive of the code
@@ -54,7 +54,7 @@ class RayEngine:
         self,
         address: str | None,
         slots_per_job: int,
-        experiment: Experiment,
+        node_data: NodeData,
         *,
         single_node: bool = False,
         silence_seconds: float = 20.0,
@@ -79,10 +79,10 @@ class RayEngine:
                     "slots": slots_per_job,
                     "single_node": single_node,
                     "silence_seconds": silence_seconds,
-                    "experiment": experiment.key,
-                    "setup": experiment.setup,
-                    "data": experiment.data,
-                    "code": str(experiment.code),
+                    "experiment": node_data.key,
+                    "setup": node_data.setup,
+                    "data": node_data.data,
+                    "code": str(node_data.code),
                 }
             )
             first = self._bridge.receive(_SECONDS_TO_CONNECT)

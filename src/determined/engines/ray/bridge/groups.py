@@ -26,10 +26,10 @@ from determined.engines.ray.placement import Share, group_name, shares_of
 T = TypeVar("T")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at groups that Ray has not granted
-_SECONDS_FOR_LEASES = 60.0  # a worker process of Ray starts within seconds
+_SECONDS_FOR_HOLDERS = 60.0  # a worker process of Ray starts within seconds
 
 
-class Lease:
+class GpuHolder:
     """An actor that holds the GPU of one slot, because Ray assigns GPUs to actors only and not to groups."""
 
     def gpus(self) -> list[str]:
@@ -51,7 +51,7 @@ class _Requested:
     exclude: list[str]
     handle: Any = None
     granted: bool = False
-    leases: tuple[Any, ...] = ()
+    holders: tuple[Any, ...] = ()
 
 
 class PlacementGroups:
@@ -132,8 +132,8 @@ class PlacementGroups:
         """Give groups that are no longer wanted back to Ray, after killing the actors that hold their GPUs."""
         while self._returned:
             group = self._returned.pop()
-            for lease in group.leases:
-                await self.kill(lease)
+            for holder in group.holders:
+                await self.kill(holder)
             if group.handle is not None:
                 # Ray removes the groups of this process at its end in any case.
                 with contextlib.suppress(Exception):
@@ -158,8 +158,8 @@ class PlacementGroups:
         """Find the GPUs of a granted group and report it, or return it and report why it cannot be used."""
         names = [""] * len(nodes)
         if self._kind == "GPU":
-            group.leases = tuple(_lease(group.handle, index) for index in range(len(nodes)))
-            found = await asyncio.gather(*(_gpus(lease) for lease in group.leases))
+            group.holders = tuple(_gpu_holder(group.handle, index) for index in range(len(nodes)))
+            found = await asyncio.gather(*(_gpus(holder) for holder in group.holders))
             if problems := {nodes[index]: one for index, one in enumerate(found) if isinstance(one, _Problem)}:
                 if self._groups.get(number) is group:
                     self.give_back(number)
@@ -170,17 +170,17 @@ class PlacementGroups:
             await self._on_granted(number, shares_of((nodes[index] for index in sorted(nodes)), names))
 
 
-async def _gpus(lease: Any) -> list[str] | _Problem:
+async def _gpus(holder: Any) -> list[str] | _Problem:
     """Return the GPUs that an actor holds, or why it does not answer."""
     try:
-        return list(await asyncio.wait_for(lease.gpus.remote(), _SECONDS_FOR_LEASES))
+        return list(await asyncio.wait_for(holder.gpus.remote(), _SECONDS_FOR_HOLDERS))
     except RayError as error:
         return _Problem(first_line(error))
     except TimeoutError:
-        return _Problem(f"the process that holds a GPU did not start within {_SECONDS_FOR_LEASES:g} s")
+        return _Problem(f"the process that holds a GPU did not start within {_SECONDS_FOR_HOLDERS:g} s")
 
 
-def _lease(group: Any, index: int) -> Any:
+def _gpu_holder(group: Any, index: int) -> Any:
     """Create an actor that holds the GPU of one bundle of a group, and return it."""
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
-    return ray.remote(Lease).options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()
+    return ray.remote(GpuHolder).options(num_cpus=0, num_gpus=1, scheduling_strategy=strategy).remote()

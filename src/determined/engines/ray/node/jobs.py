@@ -10,8 +10,8 @@ from typing import Any
 
 from determined.engines.base import Event, Exited, Job, Line, Placed
 from determined.engines.local import LocalEngine
+from determined.engines.ray.encoding import decode_job, encode_event
 from determined.engines.ray.node.setup import NodeSetup
-from determined.engines.ray.plain import decode_job, encode_event
 from determined.engines.ray.run_files import RUNS, GrowingFiles
 from determined.engines.ray.store_calls import encode_call
 from determined.engines.relay_socket import RelaySocket

@@ -11,7 +11,11 @@ from determined.engines.base import Interpreter, Job
 
 
 class NodeSetup(Protocol):
-    """Prepares a node for an experiment. The runner names its class, because engines do not know experiments."""
+    """Prepares a node for an experiment.
+
+    A protocol with one implementation, `ExperimentNodeSetup`: it is in `experiment/`, which engines must not import, so
+    the runner names its class.
+    """
 
     def prepare(self, stopped: Callable[[], bool]) -> Interpreter | None:
         """Unpack the code and run the startup hook; return the interpreter for jobs, or None for that of the node.

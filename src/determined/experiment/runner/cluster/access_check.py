@@ -52,7 +52,7 @@ def store_problem(place: str, experiment: int, key: str) -> str | None:
 
 
 def main(exchanged: int) -> None:
-    """Replace the request in this open file by the problem or null, both as JSON; see `NodeSetup`."""
+    """Replace the request in this open file by the problem or null, both as JSON; see `ExperimentNodeSetup`."""
     with os.fdopen(exchanged, "r+") as file:
         request = json.load(file)
         problem = None if request["storage"] is None else storage_problem(request["storage"], request["mark"])

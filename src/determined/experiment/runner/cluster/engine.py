@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.engine import EngineChoice
-from determined.engines.ray.engine import Experiment, RayEngine
+from determined.engines.ray.engine import NodeData, RayEngine
 from determined.engines.ray.versions import versions
 from determined.errors import DeterminedError, InvalidExperimentException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
@@ -22,7 +22,7 @@ from determined.store.workers.local_worker_store import is_shared
 
 logger = logging.getLogger("determined.experiment")
 
-_SETUP = "determined.experiment.runner.cluster.node_setup:NodeSetup"
+_SETUP = "determined.experiment.runner.cluster.node_setup:ExperimentNodeSetup"
 
 
 @contextmanager
@@ -49,17 +49,15 @@ def ray_engine(
             "versions": versions(),
             # Those that are given by name only are known here and not on the nodes.
             "variables": user_variables(config),
-            "storage": config.plain["checkpoint_storage"],
             "storage_mark": mark,
             # Another store is a file of this machine, whose calls are forwarded.
             "store": [store_place, record.id, record.key] if is_shared(store_place) else None,
             "code_hash": pack_code(files.code, code),
         }
-        experiment = Experiment(record.key, _SETUP, data, code)
         with RayEngine(
             choice.address,
             settings.slots_per_trial,
-            experiment,
+            NodeData(record.key, _SETUP, data, code),
             single_node=bool(config.resources.is_single_node),
             silence_seconds=config.resources.node_timeout,
         ) as engine:

@@ -1,4 +1,4 @@
-"""`NodeSetup`: prepares another machine to run the trials of an experiment. Runs there, in the actor of the node."""
+"""`ExperimentNodeSetup`: prepares another machine to run the trials of an experiment, in the actor of that node."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _SECONDS_FOR_ACCESS = 120.0
 _SECONDS_BETWEEN_POLLS = 0.1  # how long the end of the actor may go unnoticed
 
 
-class NodeSetup:
-    """The files of one experiment on a node, below `root`, which belongs to this node and experiment only.
+class ExperimentNodeSetup:
+    """The `NodeSetup` of experiments: the files of one experiment on a node.
 
-    `environment` is that of the node, without what Ray sets for itself.
+    They are below `root`, which belongs to this node and experiment only. `environment` is that of the node, without
+    what Ray sets for itself.
     """
 
     def __init__(self, data: Mapping[str, Any], root: Path, code: bytes, environment: Mapping[str, str]) -> None:
@@ -48,11 +49,11 @@ class NodeSetup:
     def prepare(self, stopped: Callable[[], bool]) -> Interpreter | None:
         """Compare versions, unpack the code, run the startup hook, and look for the runner's storage and store."""
         self._check_versions()
-        kind = storage_type(self._data["storage"].get("type"))
+        kind = storage_type(self._config.checkpoint_storage.type)
         is_mounted = kind is not None and kind.is_mounted
         if is_mounted:
             # Before the hook, which may take minutes. It cannot change what a directory contains.
-            _refuse(storage_problem(self._data["storage"], self._data["storage_mark"]))
+            _refuse(storage_problem(self._config.checkpoint_storage.plain, self._data["storage_mark"]))
         self._files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if hashlib.sha256(self._code).hexdigest() != self._data["code_hash"]:
             raise EngineError("the code of the experiment was damaged on its way to this node")
@@ -67,7 +68,7 @@ class NodeSetup:
         )
         interpreter = None if self._hook is None else self._hook.interpreter()
         if not is_mounted or self._data["store"] is not None:
-            storage = None if is_mounted else self._data["storage"]
+            storage = None if is_mounted else self._config.checkpoint_storage.plain
             _refuse(self._problem_in_a_trial(interpreter or Interpreter(), storage, stopped))
         return interpreter
 
