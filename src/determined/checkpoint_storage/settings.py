@@ -10,7 +10,7 @@ from determined.config.storage_directory import RETENTION
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
-    from determined.config.problem import Problem
+    from determined.errors import Mistake
 
 
 class StorageSettings(ABC):
@@ -49,7 +49,7 @@ class StorageSettings(ABC):
         return {name: not hasattr(cls, name) for name, text in known.items() if not _is_class_variable(text)}
 
     @classmethod
-    def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, block: Mapping[str, Any]) -> Iterator[Mistake]:
         """Yield inconsistencies between fields of an unvalidated block; paths begin with `checkpoint_storage`."""
         yield from ()
 

@@ -17,10 +17,10 @@ from determined.config.cloud_addresses import (
     is_endpoint,
 )
 from determined.config.validators import Check, refusal
+from determined.errors import Mistake
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
-    from determined.config.problem import Problem
 
 
 def _account_url(value: Any) -> str:
@@ -60,15 +60,16 @@ class AzureSettings(StorageSettings):
     credential: Annotated[str, Check(_credential)] | None = None
 
     @classmethod
-    def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, block: Mapping[str, Any]) -> Iterator[Mistake]:
         """Require exactly one of `connection_string` and `account_url`, and `credential` only with the latter."""
         path = "checkpoint_storage.connection_string"
         if "connection_string" in block and "account_url" in block:
-            yield path, "only one of connection_string and account_url may be given", ""
+            yield Mistake(path, None, "only one of connection_string and account_url may be given")
         elif "connection_string" not in block and "account_url" not in block:
-            yield path, "missing: one of connection_string and account_url", ""
+            yield Mistake(path, None, "missing: one of connection_string and account_url")
         if "connection_string" in block and "credential" in block:
-            yield "checkpoint_storage.credential", "goes with account_url only, not with connection_string", ""
+            message = "goes with account_url only, not with connection_string"
+            yield Mistake("checkpoint_storage.credential", None, message)
 
     def build(self) -> CheckpointStorage:
         from determined.checkpoint_storage import cloud_access

@@ -9,10 +9,10 @@ from determined.checkpoint_storage.settings import StorageSettings
 from determined.config import validators
 from determined.config.cloud_addresses import URL, BucketName, Prefix, is_endpoint
 from determined.config.validators import FilledText
+from determined.errors import Mistake
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
-    from determined.config.problem import Problem
 
 
 def _endpoint(value: Any) -> str:
@@ -33,11 +33,12 @@ class S3Settings(StorageSettings):
     prefix: Prefix | None = None
 
     @classmethod
-    def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, block: Mapping[str, Any]) -> Iterator[Mistake]:
         """Require both keys or none."""
         for given, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
             if given in block and other not in block:
-                yield f"checkpoint_storage.{other}", f"missing: {given} is given, and the two go together", ""
+                message = f"missing: {given} is given, and the two go together"
+                yield Mistake(f"checkpoint_storage.{other}", None, message)
 
     def build(self) -> CheckpointStorage:
         from determined.checkpoint_storage import cloud_access

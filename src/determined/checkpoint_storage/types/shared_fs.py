@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from determined.checkpoint_storage.settings import StorageSettings
 from determined.checkpoint_storage.types.directory import checked_path
 from determined.config.validators import AbsolutePath, FilledText, Text
+from determined.errors import Mistake
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
-    from determined.config.problem import Problem
 
 
 class SharedFsSettings(StorageSettings):
@@ -33,7 +33,7 @@ class SharedFsSettings(StorageSettings):
     tensorboard_path: Text | None = None
 
     @classmethod
-    def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, block: Mapping[str, Any]) -> Iterator[Mistake]:
         """Require `storage_path` to be below `host_path`."""
         from determined.config.reading.error_messages import got
 
@@ -42,7 +42,7 @@ class SharedFsSettings(StorageSettings):
             return
         if not _is_below(os.path.join(host, inner), host):
             message = f"expected a path below host_path {got((), host)}, got {got((), inner)}"
-            yield "checkpoint_storage.storage_path", message, ""
+            yield Mistake("checkpoint_storage.storage_path", None, message)
 
     @classmethod
     def directory(cls, block: Mapping[str, Any]) -> str | None:

@@ -8,11 +8,10 @@ from typing import Annotated, Any, ClassVar, get_args
 from determined.config import validators
 from determined.config.blocks.block import Block
 from determined.config.length import Length
-from determined.config.problem import Problem
 from determined.config.registry.implementation import load
 from determined.config.registry.search_methods import SEARCH_METHODS
 from determined.config.validators import FilledText, Flag, PositiveCount
-from determined.errors import DeterminedError
+from determined.errors import DeterminedError, Mistake
 
 Divisor = Annotated[float, validators.number(above=1)]
 Fraction = Annotated[float, validators.number(0, 1)]
@@ -41,7 +40,7 @@ class SearcherBlock(Block):
         return {}
 
     @classmethod
-    def problems(cls, config: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, config: Mapping[str, Any]) -> Iterator[Mistake]:
         """Yield what is wrong between several fields of an unvalidated configuration with this method."""
         yield from ()
 

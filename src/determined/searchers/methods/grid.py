@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from determined.config.blocks.searcher import CONCURRENT_TRIALS
 from determined.config.plain_data import dotted
-from determined.config.problem import Problem
 from determined.config.space import is_range, leaves
 from determined.config.validators import Count
+from determined.errors import Mistake
 from determined.searchers.base import Searcher
 from determined.searchers.free_running import FreeRunningSearcher
 from determined.searchers.grid import Grid
@@ -30,12 +30,12 @@ class GridSearch(Method):
     max_concurrent_trials: Count = CONCURRENT_TRIALS
 
     @classmethod
-    def problems(cls, config: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, config: Mapping[str, Any]) -> Iterator[Mistake]:
         """Require `count` for every range."""
         for path, leaf in leaves(config.get("hyperparameters")):
             if is_range(leaf) and leaf.get("count") is None:
                 message = f"missing: a grid needs the number of points of every {leaf['type']}"
-                yield dotted((*path, "count")), message, "for example count: 4"
+                yield Mistake(dotted((*path, "count")), None, message, "for example count: 4")
 
     def build(self, space: dict[str, Any], seed: int) -> Searcher:
         grid = Grid(space)

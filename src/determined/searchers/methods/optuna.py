@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from determined.config.blocks.searcher import CONCURRENT_TRIALS, Divisor
-from determined.config.problem import Problem
 from determined.config.validators import Count, FilledText, PositiveCount
+from determined.errors import Mistake
 from determined.searchers.base import Searcher
 from determined.searchers.free_running import FreeRunningSearcher
 from determined.searchers.halving.brackets import Bracket, most_rungs
@@ -34,14 +34,14 @@ class OptunaSearch(Method):
     divisor: Divisor = 4
 
     @classmethod
-    def problems(cls, config: Mapping[str, Any]) -> Iterator[Problem]:
+    def problems(cls, config: Mapping[str, Any]) -> Iterator[Mistake]:
         """Require `max_time` and `time_metric` together."""
         searcher = config["searcher"]
         for given, other in (("max_time", "time_metric"), ("time_metric", "max_time")):
             if given in searcher and other not in searcher:
-                yield f"searcher.{other}", f"missing: {given} is given, and the two go together", ""
+                yield Mistake(f"searcher.{other}", None, f"missing: {given} is given, and the two go together")
         if "num_rungs" in searcher and "max_time" not in searcher:
-            yield "searcher.num_rungs", "there are no rungs without max_time and time_metric", ""
+            yield Mistake("searcher.num_rungs", None, "there are no rungs without max_time and time_metric")
 
     def build(self, space: dict[str, Any], seed: int) -> Searcher:
         source = OptunaSource(
