@@ -139,8 +139,9 @@ AZURE = {"type": "azure", "container": "bucket"}
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        (f"s3://me:{SECRET}@bucket/x", "user or password"),
-        (f"gs://{SECRET}@bucket", "user or password"),
+        (f"s3://me:{SECRET}@bucket/x", "user or password; give keys as .*access_key"),
+        (f"gs://{SECRET}@bucket", "user or password; credentials are Google's"),
+        (f"https://me:{SECRET}@host/bucket", "user or password$"),
         (f"s3://bucket?key={SECRET}", "query"),
         (f"s3://bucket#{SECRET}", "fragment"),
         ({**S3, "bucket": f"me:{SECRET}@bucket"}, "bucket"),

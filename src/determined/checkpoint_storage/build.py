@@ -63,10 +63,8 @@ def _from_string(text: str) -> CheckpointStorage:
     if url.scheme == "" and "://" not in text:
         return DirectoryStorage(os.path.expanduser(text))
     if "@" in url.netloc:
-        raise ValueError(
-            f"checkpoint_storage: a {url.scheme}: URI takes no user or password; give keys as "
-            "{'type': 's3', 'access_key': ..., ...} or in the environment"
-        )
+        advice = _settings_class({"type": types[url.scheme]}).credentials_advice if url.scheme in types else ""
+        raise ValueError(f"checkpoint_storage: a {url.scheme}: URI takes no user or password{advice and f'; {advice}'}")
     for part in ("query", "fragment", "params"):
         if getattr(url, part):  # the content is not shown, because it may be a secret
             raise ValueError(f"checkpoint_storage {url.scheme}://{url.netloc}{url.path}: a {part} is not allowed")

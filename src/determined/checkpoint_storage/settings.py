@@ -24,6 +24,8 @@ class StorageSettings(ABC):
 
     # Why this type cannot be given to `core.init(checkpoint_storage=...)`; empty if it can.
     not_as_argument: ClassVar[str] = ""
+    # Where credentials are given, for users who write them into a URI.
+    credentials_advice: ClassVar[str] = ""
 
     def __init__(self, block: Mapping[str, Any]) -> None:
         """Read a block. Raise ValueError if fields are missing or unknown."""

@@ -88,6 +88,7 @@ def run(
     """
     if paused and detach:
         raise click.UsageError("--paused and --detach exclude each other")
+    from determined.config.registry.search_methods import one_trial_method
     from determined.config.stored import StoredConfig
     from determined.experiment.code.startup_hook import has_hook, is_wanted
     from determined.experiment.creation.program_check import refuse_unknown_program
@@ -101,7 +102,7 @@ def run(
             "description": description,
             "labels": list(labels),
             "entrypoint": list(command),
-            "searcher": {"name": "single", "metric": metric, "smaller_is_better": smaller_is_better},
+            "searcher": {"name": one_trial_method(), "metric": metric, "smaller_is_better": smaller_is_better},
             "resources": {"slots_per_trial": slots_per_trial},
             "max_restarts": max_restarts,
             "startup_hook": startup_hook,

@@ -6,6 +6,7 @@ import random
 
 from determined.config.blocks.experiment import ExperimentConfig, Reproducibility
 from determined.config.blocks.storage import LocalStorage, storage_model
+from determined.config.storage_directory import with_directory
 
 _SIZES = ("broad", "brief", "deep", "faint", "grand", "keen", "late", "mild", "plain", "quick", "slow", "tall")
 _COLOURS = ("amber", "azure", "black", "coral", "green", "ivory", "lilac", "ochre", "red", "silver", "teal", "white")
@@ -29,7 +30,6 @@ def complete(config: ExperimentConfig, *, now: float, words: str, checkpoints: s
     if isinstance(storage, LocalStorage):
         # The stored configuration names the directory: the data directory may be another one when the experiment
         # continues.
-        changes["checkpoint_storage"] = storage_model("directory").model_validate(
-            {**storage.plain(), "type": "directory", "container_path": checkpoints}
-        )
+        block = with_directory(storage.plain(), checkpoints)
+        changes["checkpoint_storage"] = storage_model(block["type"]).model_validate(block)
     return config.model_copy(update=changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from determined.checkpoint_storage.settings import StorageSettings
 from determined.config.cloud_addresses import BucketName, Prefix
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 class GcsSettings(StorageSettings):
     """Google Cloud Storage. Credentials are Google's application-default ones."""
+
+    credentials_advice: ClassVar[str] = (
+        "credentials are Google's application-default ones, such as a file that GOOGLE_APPLICATION_CREDENTIALS names"
+    )
 
     bucket: BucketName
     prefix: Prefix | None = None

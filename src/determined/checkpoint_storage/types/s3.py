@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from determined.checkpoint_storage.settings import StorageSettings
 from determined.config import validators
@@ -25,6 +25,10 @@ def _endpoint(value: Any) -> str:
 
 class S3Settings(StorageSettings):
     """Amazon S3 and compatible services. What a block does not set is taken from `AWS_*` variables."""
+
+    credentials_advice: ClassVar[str] = (
+        "give keys as {'type': 's3', 'access_key': ..., 'secret_key': ..., ...} or in the environment"
+    )
 
     bucket: BucketName
     access_key: FilledText | None = None

@@ -28,6 +28,11 @@ SEARCH_METHODS = {
 _UNKNOWN = SearchMethod("")
 
 
+def one_trial_method() -> str:
+    """Return the name of the method whose search is a single trial."""
+    return next(name for name, method in SEARCH_METHODS.items() if method.one_trial)
+
+
 def search_method(name: Any) -> SearchMethod:
     """Return the properties of a search method; the defaults for a name that is not registered."""
     return SEARCH_METHODS.get(name, _UNKNOWN) if isinstance(name, str) else _UNKNOWN

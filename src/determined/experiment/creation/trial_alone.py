@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from determined.config.hyperparameters import Const, leaves, nest
+from determined.config.registry.search_methods import one_trial_method
 from determined.config.secrets.masked_settings import masked_settings
 from determined.config.secrets.masking import MASK, mask_secrets
 from determined.config.stored import StoredConfig
@@ -35,7 +36,7 @@ def trial_alone(experiment: Experiment, trial: Trial) -> TrialAlone:
     settings = [_setting(path, _at(shown, path)) for path, _ in chosen]
     masked = masked_settings(shown).settings
     note = f"Replace {MASK} by the secret value of {', '.join(masked)}." if masked else None
-    return TrialAlone(["searcher.name=single", *settings], note)
+    return TrialAlone([f"searcher.name={one_trial_method()}", *settings], note)
 
 
 def _chosen(experiment: Experiment, trial: Trial) -> Iterator[tuple[tuple[str, ...], Any]]:
