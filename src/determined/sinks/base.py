@@ -50,7 +50,7 @@ class Report:
 class CheckpointReference:
     """A stored checkpoint: its id and where it is stored. Its files are not sent."""
 
-    uuid: str
+    checkpoint_id: str
     steps_completed: int
     storage: str
 

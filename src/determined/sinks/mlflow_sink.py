@@ -152,7 +152,7 @@ def _parts(items: list[Any], longest: int) -> list[list[Any]]:
 def _references(events: Sequence[Report | CheckpointReference]) -> dict[str, str]:
     """Return the checkpoints among the events as tags."""
     return {
-        f"determined.checkpoint.{event.steps_completed}": f"{event.uuid} in {event.storage}"
+        f"determined.checkpoint.{event.steps_completed}": f"{event.checkpoint_id} in {event.storage}"
         for event in events
         if isinstance(event, CheckpointReference)
     }

@@ -56,7 +56,7 @@ class TrackioSink(Sink):
             if isinstance(event, Report):
                 row: dict[str, Any] = dict(event.values())
             else:
-                row = {"checkpoint/uuid": event.uuid, "checkpoint/storage": event.storage}
+                row = {"checkpoint/uuid": event.checkpoint_id, "checkpoint/storage": event.storage}
             self._run.log(row, step=event.steps_completed)
 
     def end(self, state: EndState) -> None:

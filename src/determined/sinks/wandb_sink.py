@@ -102,7 +102,7 @@ class WandbSink(Sink):
             if isinstance(event, Report):
                 self._run.log({**event.values(), _STEP: event.steps_completed})
             else:
-                row = {"checkpoint/uuid": event.uuid, "checkpoint/storage": event.storage}
+                row = {"checkpoint/uuid": event.checkpoint_id, "checkpoint/storage": event.storage}
                 self._run.log({**row, _STEP: event.steps_completed})
         # After the rows: a kill in between sends them once more, instead of losing them.
         self._run.summary.update({f"{_SENT}{group}": steps for group, steps in last_steps(events).items()})

@@ -31,7 +31,7 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
 
     with opened_store() as store:
         # All are looked up before the question, so that a wrong id is reported before anything is deleted.
-        rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
+        rows = [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in checkpoints]
         to_delete = [row for row in rows if row.state != "DELETED"]
         for row in to_delete:
             batches = counted(row.steps_completed, "batch", "batches")
@@ -43,11 +43,11 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
         delete_checkpoints(store, checkpoints)
         already_deleted = [row.checkpoint_id for row in rows if row not in to_delete]
         # Read again, since their state has changed.
-        rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
+        rows = [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in checkpoints]
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])
         return
-    for uuid in already_deleted:
-        click.echo(visible(f"Checkpoint {uuid} is DELETED already"))
+    for checkpoint_id in already_deleted:
+        click.echo(visible(f"Checkpoint {checkpoint_id} is DELETED already"))
     if to_delete:
         click.echo(f"Deleted {counted(len(to_delete), 'checkpoint')}")

@@ -19,18 +19,18 @@ _NOTES = {
 }
 
 
-@click.command(cls=Command, action="describe {uuid:checkpoint}")
-@click.argument("uuid", shell_complete=complete_checkpoints)
+@click.command(cls=Command, action="describe {checkpoint_id:checkpoint}")
+@click.argument("checkpoint_id", metavar="UUID", shell_complete=complete_checkpoints)
 @with_utc
 @with_csv
-def describe(uuid: str, form: Form) -> None:
+def describe(checkpoint_id: str, form: Form) -> None:
     """Describe a checkpoint.
 
     \b
     Example: det checkpoint describe 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c
     """
     with opened_store() as store:
-        row = store.upkeep.checkpoint(uuid)
+        row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if form == "table":
         click.echo(one_row(COLUMNS, checkpoint_row(experiment, row)))

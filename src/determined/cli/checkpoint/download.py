@@ -18,8 +18,8 @@ from determined.cli.store_access import opened_store
 from determined.sentences import counted
 
 
-@click.command(cls=Command, action="download {uuid:checkpoint}")
-@click.argument("uuid", shell_complete=complete_checkpoints)
+@click.command(cls=Command, action="download {checkpoint_id:checkpoint}")
+@click.argument("checkpoint_id", metavar="UUID", shell_complete=complete_checkpoints)
 @click.option(
     "-o", "--output-dir", type=click.Path(path_type=Path), help="Directory to write to (default: checkpoints/<uuid>)."
 )
@@ -29,7 +29,7 @@ from determined.sentences import counted
 @with_quiet
 @with_utc
 @with_json
-def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: Form) -> None:
+def download(checkpoint_id: str, output_dir: Path | None, mode: str, quiet: bool, form: Form) -> None:
     """Download a checkpoint.
 
     The copy is complete or absent. A directory with other contents is not overwritten. UUID may also be an output of
@@ -39,21 +39,21 @@ def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: F
     Example: det checkpoint download 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c -o model
     """
     explain_unused("--mode master", mode == "master", "there is no master; the storage is read directly")
-    if is_output_id(uuid):
-        _download_output(uuid, output_dir, quiet=quiet, form=form)
+    if is_output_id(checkpoint_id):
+        _download_output(checkpoint_id, output_dir, quiet=quiet, form=form)
         return
     with opened_store() as store:
-        row = store.upkeep.checkpoint(uuid)
+        row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     download_one(experiment, row, output_dir, quiet=quiet, form=form)
 
 
-def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Form) -> None:
+def _download_output(output_id: str, directory: Path | None, *, quiet: bool, form: Form) -> None:
     """Download an output of batch inference."""
     from determined.experiment.checkpoints.output_download import download_output
 
     with opened_store() as store:
-        row = store.outputs.get(uuid)
+        row = store.outputs.get(output_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     path = Path("outputs", row.uuid) if directory is None else directory
     download_output(experiment, row, path)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
 
 
-@click.command(cls=Command, action="export {uuid:checkpoint}")
-@click.argument("uuid", shell_complete=complete_checkpoints)
+@click.command(cls=Command, action="export {checkpoint_id:checkpoint}")
+@click.argument("checkpoint_id", metavar="UUID", shell_complete=complete_checkpoints)
 @click.option(
     "--format",
     "file_format",
@@ -36,7 +36,7 @@ _ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: UUID.pt).")
 @with_json
-def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> None:
+def export(checkpoint_id: str, file_format: Format, output: Path | None, form: Form) -> None:
     """Export the weights of a checkpoint.
 
     Writes the state dict of the model, which programs without this library can load. With several models each name
@@ -47,11 +47,11 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
     """
     from determined.checkpoint_storage.base import checked_id
 
-    target = output or Path(checked_id(uuid) + _ENDINGS[file_format])
+    target = output or Path(checked_id(checkpoint_id) + _ENDINGS[file_format])
     # Before torch is imported, which takes seconds.
     refuse_existing(target)
     with opened_store() as store:
-        row = store.upkeep.checkpoint(uuid)
+        row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if row.state == "DELETED":
         raise CheckpointStateException(f"it is {checkpoint_state(row)}")
@@ -59,12 +59,12 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
     from determined.experiment.checkpoints.storage_lookup import storage_of
     from determined.pytorch.checkpoint.plain_weights import read_weights, write_weights
 
-    with storage_of(experiment, row.storage).open(uuid) as path:
-        models = read_weights(path, uuid)
-    write_weights(models, target, file_format, uuid)
+    with storage_of(experiment, row.storage).open(checkpoint_id) as path:
+        models = read_weights(path, checkpoint_id)
+    write_weights(models, target, file_format, checkpoint_id)
     tensors, written = sum(len(model) for model in models), target.stat().st_size
     if form == "json":
-        plain = {"uuid": uuid, "path": str(target.absolute()), "format": file_format, "models": len(models)}
+        plain = {"uuid": checkpoint_id, "path": str(target.absolute()), "format": file_format, "models": len(models)}
         print_json({**plain, "tensors": tensors, "bytes": written})
         return
     exported = f"{counted(tensors, 'tensor')} of {counted(len(models), 'model')}"

@@ -34,7 +34,7 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
 
     unwanted = GitIgnoreSpec.from_lines(globs).match_file
     with opened_store() as store:
-        for row in [store.upkeep.checkpoint(uuid) for uuid in checkpoints]:
+        for row in [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in checkpoints]:
             for name in sorted(row.resources) if globs else ():
                 if unwanted(name):
                     click.echo(visible(f"{row.checkpoint_id}: {name} ({size(row.resources[name])})"), err=True)

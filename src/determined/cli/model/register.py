@@ -11,11 +11,13 @@ from determined.cli.selection.arguments import complete_models
 from determined.cli.store_access import opened_store
 
 
-@click.command("register-version", cls=Command, action="register {uuid:checkpoint} as a version of {name!r:model}")
+@click.command(
+    "register-version", cls=Command, action="register {checkpoint_id:checkpoint} as a version of {name!r:model}"
+)
 @click.argument("name", shell_complete=complete_models)
-@click.argument("uuid")
+@click.argument("checkpoint_id", metavar="UUID")
 @with_json
-def register_version(name: str, uuid: str, form: Form) -> None:
+def register_version(name: str, checkpoint_id: str, form: Form) -> None:
     """Register a checkpoint as a version of a model.
 
     A registered checkpoint cannot be deleted.
@@ -24,7 +26,7 @@ def register_version(name: str, uuid: str, form: Form) -> None:
     Example: det model register-version digits 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c
     """
     with opened_store() as store:
-        row = store.registry.register(find_model(store, name).id, uuid)
-        version = Version(row, store.upkeep.checkpoint(uuid))
+        row = store.registry.register(find_model(store, name).id, checkpoint_id)
+        version = Version(row, store.upkeep.checkpoint(checkpoint_id))
     columns, cells = script_row(VERSION, version)
     show(form, columns, [cells], lambda: version_plain(version))

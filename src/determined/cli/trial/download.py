@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("trial_id", metavar="ID", type=ID, shell_complete=complete_trials)
 @click.option("--best", is_flag=True, help="The best checkpoint by the searcher metric, or by --sort-by.")
 @click.option("--latest", is_flag=True, help="The newest checkpoint.")
-@click.option("--uuid", help="The checkpoint with this id.")
+@click.option("--uuid", "checkpoint_id", help="The checkpoint with this id.")
 @click.option(
     "-o", "--output-dir", type=click.Path(path_type=Path), help="Directory to write to (default: checkpoints/<uuid>)."
 )
@@ -35,7 +35,7 @@ def download(
     trial_id: int,
     best: bool,
     latest: bool,
-    uuid: str | None,
+    checkpoint_id: str | None,
     output_dir: Path | None,
     sort_by: str | None,
     smaller_is_better: bool | None,
@@ -49,7 +49,7 @@ def download(
     \b
     Example: det trial download 7 --best -o best-model
     """
-    if sum((best, latest, uuid is not None)) != 1:
+    if sum((best, latest, checkpoint_id is not None)) != 1:
         raise click.UsageError("give exactly one of --best, --latest and --uuid")
     if not best and (sort_by is not None or smaller_is_better is not None):
         raise click.UsageError("--sort-by and --smaller-is-better require --best")
@@ -61,16 +61,16 @@ def download(
     elif latest:
         found = [row for row in rows if row.state == "ACTIVE"]
     else:
-        found = [row for row in rows if row.checkpoint_id == uuid]
+        found = [row for row in rows if row.checkpoint_id == checkpoint_id]
     if not found:
-        raise DeterminedError(_why_not_found(trial_id, rows, uuid, best))
+        raise DeterminedError(_why_not_found(trial_id, rows, checkpoint_id, best))
     download_one(experiment, found[0], output_dir, quiet=quiet, form=form)
 
 
-def _why_not_found(trial_id: int, rows: list[StoredCheckpoint], uuid: str | None, best: bool) -> str:
+def _why_not_found(trial_id: int, rows: list[StoredCheckpoint], checkpoint_id: str | None, best: bool) -> str:
     """Return why no checkpoint was found."""
-    if uuid is not None:
-        return f"trial {trial_id} has no checkpoint {uuid!r}"
+    if checkpoint_id is not None:
+        return f"trial {trial_id} has no checkpoint {checkpoint_id!r}"
     if not any(row.state == "ACTIVE" for row in rows):
         return f"trial {trial_id} has no checkpoint" + (": all were deleted" if rows else " yet")
     assert best
