@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.searchers.base import Action, Continue, Create, Event, Exited, Pause, Searcher, Stop, Validated
-from determined.searchers.simulate import Behaviour, Trace, decisions_in_words, simulate
+from determined.searchers.simulate import Behaviour, Trace, simulate
 from tests.searchers.methods import METHODS, config, copied, make, plain, through_journal, trouble
 
 # Optuna has a separate test of this kind: a restored search asks and tells everything again.
@@ -216,3 +217,15 @@ def test_a_stop_is_final() -> None:
 
     simulate(searcher, lambda create: trouble(create, 3), slots=4, watch=watch)
     assert len(told) >= 20
+
+
+def decisions_in_words(trace: Trace) -> Iterator[str]:
+    """A line for each trial with its successive goals and how it ended."""
+    for number, actions in sorted(trace.decisions.items()):
+        words = []
+        for action in actions:
+            if isinstance(action, (Create, Continue)):
+                words.append(f"to {action.goal}")
+            elif isinstance(action, Stop):
+                words.append("finished" if action.finished else "stopped")
+        yield f"{number}: {', '.join(words)}"

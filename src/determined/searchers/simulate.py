@@ -1,10 +1,14 @@
-"""Simulates a search with artificial trials in virtual time, for tests and to examine a search method."""
+"""Simulates a search with artificial trials in virtual time.
+
+Public: users examine a search with it before they run it (docs/searchers.md), and authors of search methods test
+theirs. The library itself does not call it.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from determined.searchers.base import (
@@ -215,15 +219,3 @@ class _Simulation:
                 left.append(action.number)
         for number in left:
             self._remove_trial(number, "completed")
-
-
-def decisions_in_words(trace: Trace) -> Iterator[str]:
-    """Yield a line for each trial with its successive goals and how it ended."""
-    for number, actions in sorted(trace.decisions.items()):
-        words = []
-        for action in actions:
-            if isinstance(action, (Create, Continue)):
-                words.append(f"to {action.goal}")
-            elif isinstance(action, Stop):
-                words.append("finished" if action.finished else "stopped")
-        yield f"{number}: {', '.join(words)}"
