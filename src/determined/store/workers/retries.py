@@ -1,27 +1,30 @@
-"""Run actions on a store, and retry them while it is unavailable."""
+"""Runs the actions of a writer on its store, and retries them while it is unavailable."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from determined.errors import StoreError, StoreFull, StoreUnavailable
+from determined.store.rows import Row
 
 logger = logging.getLogger("determined.store")
 
 
-class RetriedStore(Protocol):
-    """What `Retries` needs of a store: its place, for messages, and `close`."""
+class RowStore(Protocol):
+    """The part of a `Store` or `WorkerStore` that a writer uses."""
 
     @property
     def place(self) -> str: ...
 
+    def write(self, rows: Sequence[Row]) -> None: ...
+
     def close(self) -> None: ...
 
 
-S = TypeVar("S", bound=RetriedStore)
+S = TypeVar("S", bound=RowStore)
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries

@@ -8,21 +8,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from determined.errors import StoreError, StoreUnavailable
 from determined.store.rows import LogRow, MetricRow, Row, StatusRow
-from determined.store.workers.retries import RetriedStore, Retries
+from determined.store.workers.retries import Retries, RowStore
 
 logger = logging.getLogger("determined.store")
-
-
-class RowStore(RetriedStore, Protocol):
-    """The part of a `Store` or `WorkerStore` that a writer uses."""
-
-    def write(self, rows: Sequence[Row]) -> None: ...
 
 
 S = TypeVar("S", bound=RowStore)
