@@ -12,8 +12,9 @@ import pytest
 
 from determined.sinks import event_queue as backlog_module
 from determined.sinks import sender as sender_module
-from determined.sinks.base import Begin, CheckpointReference, End, EndState, Known, Report
+from determined.sinks.base import Begin, CheckpointReference, End, Known, Report
 from determined.sinks.sender import Sender, close_all
+from determined.store.states import EndState
 
 BEGIN = Begin("key", "name", "experiment", 1, 2, "", (), {}, {}, "/nowhere")
 

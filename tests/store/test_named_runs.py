@@ -6,12 +6,12 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store.rows import BegunAttempt, EndRow
-from determined.store.states import AttemptState
+from determined.store.states import EndState
 from determined.store.store import Store
 from tests.store.rows import alive, begin, checkpoint, metric
 
 
-def end(store: Store, run: BegunAttempt, state: AttemptState = "completed", ended: float = 5000.0) -> None:
+def end(store: Store, run: BegunAttempt, state: EndState = "completed", ended: float = 5000.0) -> None:
     store.write([EndRow(run.trial_id, run.number, state, ended, 1.0)])
 
 

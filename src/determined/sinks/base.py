@@ -6,11 +6,10 @@ import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from determined.config.metric_values import is_finite
-
-EndState = Literal["running", "completed", "stopped", "canceled", "failed"]
+from determined.store.states import EndState
 
 # The last step of each metric group that a service has. A resumed trial repeats steps, which are not sent again.
 Known = dict[str, int]

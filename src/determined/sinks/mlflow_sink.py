@@ -13,7 +13,8 @@ from determined.config.blocks.block import Block
 from determined.config.flattening import flat
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
+from determined.sinks.base import Begin, CheckpointReference, Known, Report, Sink, last_steps
+from determined.store.states import EndState
 
 # Stored in MLflow, so these names cannot change: runs of earlier versions are found by them.
 _KEY = "determined.key"
@@ -23,7 +24,6 @@ _STATUS = {
     "stopped": "KILLED",
     "canceled": "KILLED",
     "failed": "FAILED",
-    "running": "RUNNING",
 }
 
 # Limits of MLflow servers, including older versions.

@@ -8,7 +8,8 @@ from typing import Any
 from determined.config.blocks.block import Block
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink
+from determined.sinks.base import Begin, CheckpointReference, Known, Report, Sink
+from determined.store.states import EndState
 
 
 class TrackioSettings(Block):

@@ -12,7 +12,8 @@ from determined.config import validators
 from determined.config.blocks.block import Block
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
+from determined.sinks.base import Begin, CheckpointReference, Known, Report, Sink, last_steps
+from determined.store.states import EndState
 
 # Stored in the summary of runs, so these names cannot change.
 _STEP = "steps_completed"
@@ -21,7 +22,7 @@ _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
 _LONGEST_NAME = 128  # the limit of the service for projects and runs
 _SERVICE_PROCESS = "wandb-core"
 # 143 as after SIGTERM.
-_EXIT_CODES = {"completed": 0, "stopped": 143, "canceled": 143, "failed": 1, "running": 1}
+_EXIT_CODES = {"completed": 0, "stopped": 143, "canceled": 143, "failed": 1}
 # `_SECONDS_TO_FINISH` is shorter than the time that a run waits for its sinks at the end.
 _SECONDS_TO_BEGIN, _SECONDS_TO_FINISH = 60.0, 8.0
 

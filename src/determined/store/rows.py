@@ -5,7 +5,7 @@
 from typing import Any, NamedTuple
 
 from determined.store.process import Process
-from determined.store.states import AttemptState
+from determined.store.states import EndState
 
 
 class NewRun(NamedTuple):
@@ -127,7 +127,7 @@ class EndRow(NamedTuple):
 
     trial_id: int
     attempt: int
-    state: AttemptState
+    state: EndState
     ended: float
     seconds: float
     rank: int = 0

@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import Experiment
 from determined.store.process import Process, is_running, on_this_machine
-from determined.store.states import EXPERIMENT_ENDED, AttemptState, ExperimentState, TrialState, trial_progress
+from determined.store.states import (
+    EXPERIMENT_ENDED,
+    AttemptState,
+    EndState,
+    ExperimentState,
+    TrialState,
+    trial_progress,
+)
 
 # An interrupted run continues when its program is started again: only `cancel` and `kill` make it CANCELED.
-STATES_AFTER_THE_END: dict[AttemptState, ExperimentState] = {
+STATES_AFTER_THE_END: dict[EndState, ExperimentState] = {
     "completed": "COMPLETED",
     "stopped": "PAUSED",
     "canceled": "CANCELED",

@@ -28,8 +28,9 @@ TrialState = Literal[
     "CANCELED",
     "ERROR",
 ]
-# "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
-AttemptState = Literal["running", "completed", "stopped", "canceled", "failed"]
+# How an attempt ended. "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
+EndState = Literal["completed", "stopped", "canceled", "failed"]
+AttemptState = Literal["running", EndState]
 CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
 
 # Terminal states: nothing more happens unless the user continues the experiment.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from determined.errors import InvalidHP
 from determined.stop_request import StopRequest
-from determined.store.states import AttemptState
+from determined.store.states import EndState
 
 _STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
 _LONGEST_REASON = 16 * 1024  # characters: a traceback fits, and a dump of data in its message is cut
@@ -16,7 +16,7 @@ _LONGEST_REASON = 16 * 1024  # characters: a traceback fits, and a dump of data 
 class RunEnd(NamedTuple):
     """The final state of a run as it is recorded."""
 
-    state: AttemptState
+    state: EndState
     reason: str | None
     exit_code: int
 
@@ -30,7 +30,7 @@ def how_it_ended(error: BaseException | None) -> RunEnd:
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             code = error.code or 0
-            state: AttemptState = "stopped" if code in _STOPPED_POLITELY else "failed" if code else "completed"
+            state: EndState = "stopped" if code in _STOPPED_POLITELY else "failed" if code else "completed"
             return RunEnd(state, None, code)
         return RunEnd("failed", _stored(str(error.code)), 1)  # Python prints the text and exits with 1
     if isinstance(error, KeyboardInterrupt):
@@ -40,14 +40,14 @@ def how_it_ended(error: BaseException | None) -> RunEnd:
     return RunEnd("failed", _stored("".join(traceback.format_exception(error)).rstrip()), 1)
 
 
-def end_of_standalone_run(state: AttemptState, request: StopRequest | None, *, acknowledged: bool) -> AttemptState:
+def end_of_standalone_run(state: EndState, request: StopRequest | None, *, acknowledged: bool) -> EndState:
     """Return how an attempt of a standalone run ended, where a request may have ended it.
 
     After a request `fit` returns and the program ends well, but the run has not completed.
     """
     if state == "completed" and acknowledged:
         # Not "kill", because workers read it as a cancel.
-        ends: dict[StopRequest | None, AttemptState] = {
+        ends: dict[StopRequest | None, EndState] = {
             "pause": "stopped",
             "reschedule": "stopped",
             "cancel": "canceled",

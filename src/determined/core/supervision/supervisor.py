@@ -21,7 +21,7 @@ from determined.core.supervision.stop_requests import StopRequests
 from determined.stop_request import StopRequest
 from determined.store.open import patience
 from determined.store.rows import BegunAttempt, ComparedMetricRow, EndRow, MetadataRow, StatusRow
-from determined.store.states import AttemptState
+from determined.store.states import EndState
 from determined.store.workers.local_worker_store import open_worker_store
 from determined.store.workers.worker_store import WorkerStore
 from determined.store.workers.writer import Writer
@@ -217,7 +217,7 @@ class Supervisor:
         if ended_badly or any(value is not None for value in told):
             self.attempt()
         self._write_status()
-        if change.state not in (None, "running"):
+        if change.state is not None and change.state != "running":
             self._write_end(change.state, change)
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
@@ -355,7 +355,7 @@ class Supervisor:
                     f"the {name} of a run is what rank 0 reports: that of rank {self._member.rank} is not recorded",
                 )
         # Only a rank that began the attempt, because otherwise the chief or another rank records the end.
-        if change.state not in (None, "running") and self._has_begun_it:
+        if change.state is not None and change.state != "running" and self._has_begun_it:
             self._write_end(change.state, change)  # counts unless the chief records an end, too
 
     def _write_status(self) -> None:
@@ -381,7 +381,7 @@ class Supervisor:
             attempt = self._attempt
             self._writer.put(MetadataRow(attempt.trial_id, attempt.number, self._metadata, self._member.rank))
 
-    def _write_end(self, state: AttemptState, change: StatusChange | None = None) -> None:
+    def _write_end(self, state: EndState, change: StatusChange | None = None) -> None:
         """Write the end of the current attempt. Of a trial of a search, its runner records what follows from it."""
         if self._attempt is None:
             return
