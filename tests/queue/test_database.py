@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from determined.errors import StoreError
-from determined.queue.database_identity import database_of
+from determined.queue.files import database_of
 
 pytest.importorskip("psycopg")
 

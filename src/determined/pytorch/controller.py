@@ -33,9 +33,9 @@ from determined.pytorch.metrics.nonfinite import NonFinite, RollBack, RollBacks
 from determined.pytorch.metrics.reporting import Reporter
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan, comparison_batches
 from determined.pytorch.ranks.process_group import naming_lost_ranks
-from determined.pytorch.run import early_end, startup_collections
+from determined.pytorch.run import startup_collections
 from determined.pytorch.run.last_fit import LastFit
-from determined.pytorch.run.stopping import Stopping
+from determined.pytorch.run.stopping import Stopping, end_program, end_program_without_saving
 from determined.pytorch.state import LoopState
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Epoch
@@ -118,7 +118,7 @@ class PyTorchTrialController:
         except KeyboardInterrupt:
             if not stopping.abandoned or is_interactive():
                 raise
-            early_end.end_without_saving(self.state.batches_trained, self._how_to_continue())
+            end_program_without_saving(self.state.batches_trained, self._how_to_continue())
         except Exception as error:
             line = self._how_to_continue()
             if line is not None:
@@ -128,7 +128,7 @@ class PyTorchTrialController:
         # REQUEST has no exit code: a paused or cancelled trial
         # returns from `fit`, and the script decides what comes next.
         if why is not None and why.value is not None:
-            early_end.end(why, self.state.batches_trained, self._how_to_continue())
+            end_program(why, self.state.batches_trained, self._how_to_continue())
 
     def _how_to_continue(self) -> str | None:
         """Return the line that says how to continue a standalone script, or None."""

@@ -10,11 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from determined import paths
+from determined.errors import StoreError
 from determined.file_locks import try_lock
-from determined.queue.database_identity import database_of
+from determined.optional import require
 from determined.store.databases import location as places
+from determined.store.process import this_user
+
+# Spellings of the same server; a socket counts as this machine, too.
+_THIS_MACHINE = ("", "localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -86,3 +92,20 @@ def take_daemon_lock(files: QueueFiles) -> int | None:
     if descriptor is not None:
         files.status.unlink(missing_ok=True)  # left by a daemon that was killed
     return descriptor
+
+
+def database_of(url: str) -> str:
+    """Return the server, port and database name of a URL, without user, password and connection options."""
+    psycopg: Any = require("psycopg", extra="postgres", purpose=f"the store {places.shown(url)}")
+    try:
+        found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error:  # the driver's message is not shown because it may repeat part of the password
+        raise StoreError(f"the URL of the store {places.shown(url)} is invalid") from None
+    host = str(found.get("host") or found.get("hostaddr") or os.environ.get("PGHOST", ""))
+    if host in _THIS_MACHINE or host.startswith(("/", "@")):  # the directory or abstract name of a Unix socket
+        host = "localhost"
+    # libpq reads the same variables if the URL has no value.
+    port = found.get("port") or os.environ.get("PGPORT") or 5432
+    user = found.get("user") or os.environ.get("PGUSER") or this_user()
+    # libpq's default is the database with the name of the user.
+    return f"{host.lower()}:{port}/{found.get('dbname') or os.environ.get('PGDATABASE') or user}"

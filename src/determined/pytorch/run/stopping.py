@@ -5,13 +5,15 @@ the rank that received it puts a note into the key-value store of the ranks, whi
 rank then publishes its number of batches, and all continue to one more than the largest number. No rank has passed that
 batch: once a rank sees the flag, its loop waits for the result before it starts another batch.
 
-A second SIGINT stops without saving: it raises KeyboardInterrupt at once. Other signals never do.
+A second SIGINT stops without saving: it raises KeyboardInterrupt at once. Other signals never do. When training
+has ended early, `end_program` ends the program with the exit code of the reason.
 """
 
 from __future__ import annotations
 
 import enum
 import itertools
+import logging
 import math
 import os
 import queue
@@ -22,11 +24,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from determined.core.distributed import DistributedContext, shared_store
 from determined.errors import DistributedError
 from determined.pytorch.display.progress import say
+from determined.sentences import counted
+from determined.user_code.program import end_ipython, is_interactive
+
+logger = logging.getLogger("determined.pytorch")
 
 _SECONDS_BETWEEN_POLLS = 0.25  # polling interval for the time limit, stop requests and other ranks' notes
 _SECONDS_FOR_AN_ANSWER = 20  # threads answer at once, so a rank that takes longer is dead or frozen
@@ -261,3 +267,36 @@ class Stopping:
 def _is_of_async_cell(handler: Any) -> bool:
     """Return whether a handler is Jupyter's for a cell with `await`: it cancels a task, which would not end `fit`."""
     return str(getattr(handler, "__module__", "")).partition(".")[0] == "ipykernel"
+
+
+def end_program(why: EarlyStop, batches: int, line: str | None) -> NoReturn:
+    """End the program after a checkpoint was saved; `line`, printed last, says how to continue.
+
+    A script ends with the exit code of `why`. In an interactive session Ctrl-C and the time limit raise
+    KeyboardInterrupt instead: the variables of the session are the user's work, so it must continue. Other signals ask
+    the process to end, and it does; IPython ignores SystemExit, so its exit is requested explicitly.
+    """
+    trained = counted(batches, "batch", "batches")
+    if is_interactive():
+        if why in (EarlyStop.SIGINT, EarlyStop.TIME_LIMIT):
+            raise KeyboardInterrupt(
+                f"training was stopped by {why.described} after {trained}, and a checkpoint was saved; call fit() "
+                "again to continue"
+            )
+        end_ipython()
+    logger.warning("training was stopped by %s after %s", why.described, trained)
+    _exit(why, line)
+
+
+def end_program_without_saving(batches: int, line: str | None) -> NoReturn:
+    """End a script after a second Ctrl-C; `line`, printed last, says how to continue."""
+    logger.warning("training was stopped without saving after %s", counted(batches, "batch", "batches"))
+    _exit(EarlyStop.SIGINT, line)
+
+
+def _exit(why: EarlyStop, line: str | None) -> NoReturn:
+    """Print the last line and raise SystemExit with the exit code of `why`."""
+    # The last line on the terminal, where a user looks first.
+    if line is not None:
+        say(line)
+    raise SystemExit(why.value)
