@@ -241,6 +241,7 @@ DAMAGES: dict[str, tuple[Callable[[list[Line]], Any], str]] = {
     "half a character": (changed("experiments", name="\ud800"), "no database takes"),
     "another state": (changed("trials", state="FLYING"), "expected one of QUEUED"),
     "no JSON": (changed("trials", hparams="{"), "hparams.*is not JSON"),
+    "no list of nodes": (changed("trials", nodes=""), "nodes.*is not JSON"),
     "passed hparams": (changed("trials", passed_hparams="[]"), "passed_hparams.*is no map"),
     "deep JSON": (changed("trials", hparams="[" * 100_000), "is not JSON"),
     "another shape": (changed("experiments", config="[]"), "config.*is no map"),

@@ -15,6 +15,7 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("experiments", "labels"): "texts",
     ("trials", "hparams"): "map",
     ("trials", "metadata"): "map",
+    ("trials", "nodes"): "texts",
     ("trials", "passed_hparams"): "map",
     ("trials", "rank_metadata"): "maps by rank",
     ("trials", "rungs"): "numbers",
