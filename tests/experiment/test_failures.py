@@ -72,7 +72,9 @@ def test_the_command_runs_the_trial_again(engine: LocalEngine) -> None:
     det_ok(*words[1:], "--paused")
     again = outcome(found.experiment.id + 1)
     assert again.experiment.config["searcher"]["name"] == "single"
-    assert again.experiment.config["hyperparameters"] == {"api_token": "********", "lr": 0.1, "opt": "lion"}
+    # A range of one value needs no argument.
+    only_value = {"type": "categorical", "vals": [0.1]}
+    assert again.experiment.config["hyperparameters"] == {"api_token": "********", "lr": only_value, "opt": "lion"}
 
 
 ODD: dict[str, list[Any]] = {

@@ -32,12 +32,12 @@ def _sample(value: Any, where: str, stream: RandomStream) -> Any:
     return draw(leaf(value, where), stream)
 
 
-def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield name, value and dotted path of each entry of a map, sorted by name."""
+def _items(space: Any, where: str, *, as_written: bool = False) -> Iterator[tuple[str, Any, str]]:
+    """Yield name, value and dotted path of each entry of a map, sorted by name unless `as_written`."""
     if not isinstance(space, dict):
         raise InvalidConfigurationException(message=f"{where}: expected a map, got {space!r}")
     # By text, because the names of a map may be of different types.
-    for name in sorted(space, key=str):
+    for name in space if as_written else sorted(space, key=str):
         yield name, space[name], f"{where}.{name}"
 
 
@@ -96,6 +96,11 @@ class LogRange:
 Leaf = Const | Choice | IntegerRange | RealRange | LogRange
 
 
+def is_fixed(found: Leaf) -> bool:
+    """Return whether a hyperparameter has only one possible value, so that no search varies it."""
+    return isinstance(found, Const) or (isinstance(found, Choice) and len(found.values) == 1)
+
+
 def leaf(value: Any, where: str) -> Leaf:
     """Return the typed form of one entry of a space. Anything but a map with a `type` is a constant."""
     if not isinstance(value, dict) or "type" not in value:
@@ -127,11 +132,16 @@ def leaf(value: Any, where: str) -> Leaf:
     raise InvalidConfigurationException(message=f"{where}.type: expected {', '.join(KINDS)}, got {kind!r}")
 
 
-def leaves(space: Any, where: str = "hyperparameters") -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    """Yield every leaf of a space with its path, sorted at every level. An empty map is a constant."""
-    for name, value, below in _items(space, where):
+def leaves(
+    space: Any, where: str = "hyperparameters", *, as_written: bool = False
+) -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    """Yield every leaf of a space with its path, sorted at every level unless `as_written`.
+
+    An empty map is a constant. Searchers need the sorted order, see `sample_hyperparameters`; users read their own.
+    """
+    for name, value, below in _items(space, where, as_written=as_written):
         if isinstance(value, dict) and value and "type" not in value:
-            yield from (((name, *path), found) for path, found in leaves(value, below))
+            yield from (((name, *path), found) for path, found in leaves(value, below, as_written=as_written))
         else:
             yield (name,), leaf(value, below)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from determined.config.effective import clipped, value_text
-from determined.config.hyperparameters import Choice, Const, Leaf, leaves
+from determined.config.hyperparameters import is_fixed, leaves
 from determined.config.secrets.masking import mask_secrets
 
 Path = tuple[str, ...]
@@ -72,13 +72,8 @@ def _explanation(point: dict[Path, str], ignored: list[Path], assignments: list[
 
 
 def searched_paths(space: dict[str, Any]) -> list[Path]:
-    """Return the paths of the hyperparameters that a search varies: all but constants."""
-    return [path for path, leaf in leaves(space) if not _is_fixed(leaf)]
-
-
-def _is_fixed(leaf: Leaf) -> bool:
-    """Return whether a hyperparameter has only one possible value."""
-    return isinstance(leaf, Const) or (isinstance(leaf, Choice) and len(leaf.values) == 1)
+    """Return the paths of the hyperparameters that a search varies: all with several possible values."""
+    return [path for path, leaf in leaves(space) if not is_fixed(leaf)]
 
 
 def _values(hparams: dict[str, Any], paths: Sequence[Path]) -> dict[Path, str]:

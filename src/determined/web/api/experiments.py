@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.config import hyperparameters
 from determined.config.dump import dump_yaml
+from determined.config.hyperparameters import Choice, Const, IntegerRange, LogRange, RealRange
 from determined.config.secrets.masked_text import mask_yaml
 from determined.config.secrets.masking import mask_secrets
-from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
+from determined.experiment.searched_names import Hyperparameter, hyperparameters_of
 from determined.web.actions.possible import experiment_actions, experiment_commands, experiment_python
 from determined.web.answers import Route, number, representable
 from determined.web.api.shapes import ActionState, Number, Plain
@@ -83,7 +82,7 @@ def experiment(request: Request, experiment_id: Id) -> ExperimentDetail:
         "original": _masked_text(found.original),
         "seed": found.seed,
         "notes": found.notes,
-        "searched": list(_searched(mask_secrets(StoredConfig(found.config).hyperparameters))),
+        "searched": list(map(_searched, hyperparameters_of(mask_secrets(found.config)))),
         "actions": experiment_actions(found),
         "commands": experiment_commands(found),
         "python": experiment_python(found),
@@ -107,27 +106,20 @@ def _masked_text(original: str) -> str:
         return str(mask_secrets(original))
 
 
-def _searched(space: Any) -> Iterator[Searched]:
-    """Yield the hyperparameters of a search space with their ranges; none if the space cannot be read."""
-    if not isinstance(space, dict):
-        return
-    try:
-        found = list(hyperparameters.leaves(space))
-    except InvalidConfigurationException:
-        return
-    for path, leaf in found:
-        name = ".".join(path)
-        match leaf:
-            case hyperparameters.IntegerRange():
-                yield {"name": name, "kind": "int", "low": leaf.low, "high": leaf.high, "values": []}
-            case hyperparameters.RealRange():
-                yield {"name": name, "kind": "double", "low": number(leaf.low), "high": number(leaf.high), "values": []}
-            case hyperparameters.LogRange():
-                low, high = map(number, leaf.bounds())
-                yield {"name": name, "kind": "log", "low": low, "high": high, "values": []}
-            case hyperparameters.Choice():
-                values = representable(leaf.values)
-                yield {"name": name, "kind": "categorical", "low": None, "high": None, "values": values}
-            case hyperparameters.Const():
-                values = [representable(leaf.value)]
-                yield {"name": name, "kind": "const", "low": None, "high": None, "values": values}
+def _searched(found: Hyperparameter) -> Searched:
+    """Return a hyperparameter of a search space with its range, or with its value if it is a constant."""
+    name, leaf = found.name, found.leaf
+    match leaf:
+        case IntegerRange():
+            return {"name": name, "kind": "int", "low": leaf.low, "high": leaf.high, "values": []}
+        case RealRange():
+            return {"name": name, "kind": "double", "low": number(leaf.low), "high": number(leaf.high), "values": []}
+        case LogRange():
+            low, high = map(number, leaf.bounds())
+            return {"name": name, "kind": "log", "low": low, "high": high, "values": []}
+        case Choice():
+            values = representable(leaf.values)
+            return {"name": name, "kind": "categorical", "low": None, "high": None, "values": values}
+        case Const():
+            values = [representable(leaf.value)]
+            return {"name": name, "kind": "const", "low": None, "high": None, "values": values}

@@ -19,7 +19,7 @@ from determined.cli.experiment.comparison.metric_history import (
 from determined.config.flattening import flat
 from determined.curves.read import Key, read_columns
 from determined.errors import DeterminedError
-from determined.experiment.searched_names import ranges
+from determined.experiment.searched_names import hyperparameters_of
 from determined.store.ranking import best_trials
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def comparison_entries(
     experiments = [experiment for _, experiment, _ in chosen]
     # The metric of most experiments first, for those that recorded none.
     known = [name for name, _ in Counter(row.metric for row in experiments if row.metric is not None).most_common()]
-    searched = {name for row in experiments for name, space in ranges(row) if isinstance(space, dict)}
+    searched = {one.name for row in experiments for one in hyperparameters_of(row.config) if one.is_searched}
     reported: set[Key] = set()
     found = []
     for title, experiment, best in chosen:
@@ -122,7 +122,7 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
 
     config = mask_secrets(experiment.config)
     shown = {name: value for name, value in config.items() if name not in _COMPARED_SEPARATELY}
-    spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
+    spaces = {f"hyperparameters.{one.name}": one.written for one in hyperparameters_of(config) if one.name in searched}
     return {**flat(shown), **spaces}
 
 
@@ -140,7 +140,7 @@ def _given(experiment: Experiment) -> frozenset[str]:
         original = parse_yaml("the original configuration", experiment.original)
     except DeterminedError:  # written by an older release: then every setting counts as set by the user
         return frozenset(flat(experiment.config))
-    return frozenset(flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
+    return frozenset(flat(original)) | {f"hyperparameters.{one.name}" for one in hyperparameters_of(experiment.config)}
 
 
 def _seconds(store: Store, trial: Trial) -> float:
