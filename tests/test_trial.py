@@ -98,9 +98,18 @@ def test_env_is_there_to_read() -> None:
         context.env.trial_seed = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("steps", "unit", "first"), [(0, None, 1), (99, None, 1), (200, None, 3), (200, 50, 5)])
-def test_the_first_step_of_a_process(steps: int, unit: int | None, first: int) -> None:
-    config = {} if unit is None else {"scheduling_unit": unit}
+@pytest.mark.parametrize(
+    ("steps", "config", "first"),
+    [
+        (0, {}, 1),
+        (99, {}, 1),
+        (200, {}, 3),
+        (200, {"scheduling_unit": 50}, 5),
+        (200, {"batches_per_step": 50}, 5),
+        (200, {"scheduling_unit": 20, "batches_per_step": 50}, 11),
+    ],
+)
+def test_the_first_step_of_a_process(steps: int, config: dict[str, int], first: int) -> None:
     assert make(steps_completed=steps, exp_conf=config).env.first_step() == first
 
 

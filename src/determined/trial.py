@@ -16,7 +16,6 @@ from determined.info import ClusterInfo
 
 logger = logging.getLogger("determined.trial")
 
-_BATCHES_PER_STEP = 100  # default of a configuration without scheduling_unit
 # They describe a cluster or how a trial runs there, which does not concern a context for debugging.
 _IGNORED_BY_FROM_CONFIG = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
 
@@ -49,9 +48,9 @@ class EnvContext:
     def first_step(self) -> int:
         """Return the number, counted from 1, of the first step of this process.
 
-        A step has `scheduling_unit` batches.
+        A step has as many batches as there are between two reports of training metrics.
         """
-        return self.steps_completed // (StoredConfig(self.experiment_config).scheduling_unit or _BATCHES_PER_STEP) + 1
+        return self.steps_completed // StoredConfig(self.experiment_config).batches_between_reports + 1
 
 
 class TrialFacts(NamedTuple):

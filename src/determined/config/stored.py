@@ -18,6 +18,8 @@ B = TypeVar("B", bound="_Block")
 PlainLength = int | dict[str, int]
 # Variables of trials, each `NAME=VALUE` or `NAME`: a list, or lists by kind of device.
 PlainVariables = list[str] | dict[str, list[str]]
+# The length of a step, in which release 0.12 counted lengths and periods, if `batches_per_step` was not set.
+BATCHES_PER_STEP = 100
 
 
 class _Block:
@@ -155,7 +157,7 @@ class StoredConfig(_Block):
     min_checkpoint_period = _Field[PlainLength | None](None)
     perform_initial_validation = _Field(False)
     scheduling_unit = _Field[int | None](None)
-    batches_per_step = _Field(100)  # the length of a step, in which release 0.12 counted lengths and periods
+    batches_per_step = _Field(BATCHES_PER_STEP)
     max_restarts = _Field(5)
     preemption_timeout = _Field[float](3600)
     hang_timeout = _Field[float | None](None)  # null is stored, and means no limit

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from determined.config.stored import StoredConfig
 from determined.pytorch.checkpoint.policy import SAVE_ALL, CheckpointPolicy
+from determined.pytorch.configured_length import configured_length
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.metrics.nonfinite import OnNan
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD
@@ -39,35 +40,20 @@ class FitArguments(NamedTuple):
 def checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
     """Return `max_length`, or the length in the configuration; raise if there is none or it is invalid."""
     if max_length is None:
-        max_length = _configured_length(config, context)
+        settings = StoredConfig(config)
+        max_length = configured_length(settings, context)
+        if settings.searcher.max_length is not None:
+            warnings.warn(
+                "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
+                FutureWarning,
+                stacklevel=3,  # the line of the program that called fit(), which calls checked_length()
+            )
     if max_length is None:
         raise ValueError("fit: max_length is required: say how long to train, for example max_length=pytorch.Epoch(10)")
     # bool is an int for isinstance, and `Batch(True)` is a mistake. A schedule is no length.
     if not isinstance(max_length, (Batch, Epoch)) or type(max_length.value) is not int:
         raise TypeError(f"fit: max_length is a Batch or an Epoch of a whole number, got {max_length!r}")
     return max_length
-
-
-def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
-    """Return the training length in the searcher block of a configuration, or None."""
-    searcher = StoredConfig(config).searcher
-    length, unit, longest = searcher.max_length, searcher.time_metric, searcher.max_time
-    if length is None:
-        # Other time metrics are reported by the trial itself, and do not say how many batches that takes.
-        return _unit({unit: longest}, context) if unit in ("batches", "records", "epochs") and longest else None
-    warnings.warn(
-        "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
-        FutureWarning,
-        stacklevel=4,  # the line of the program that called fit(), which calls checked_length()
-    )
-    # A plain number is the form of older configurations.
-    return Batch(length) if isinstance(length, int) else _unit(length, context)
-
-
-def _unit(length: dict[str, int], context: PyTorchTrialContext) -> TrainUnit:
-    """Return a length of a configuration, such as `{"batches": 100}`; only records need the batch size."""
-    size = context.get_global_batch_size() if "records" in length else None
-    return TrainUnit._from_values(**length, global_batch_size=size)
 
 
 def checked_period(name: str, period: Any) -> TrainUnit | None:

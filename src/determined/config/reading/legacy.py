@@ -9,6 +9,7 @@ from typing import Any
 from determined.config.reading.aliases import STEP_FIELDS
 from determined.config.reading.error_messages import got
 from determined.config.reading.legacy_searchers import lengths_as_times, retired_methods
+from determined.config.stored import BATCHES_PER_STEP
 from determined.errors import Mistake
 
 
@@ -19,10 +20,6 @@ class Migration:
     config: dict[str, Any]
     changes: list[str]
     mistakes: list[Mistake]
-
-
-# The length of a training step in release 0.12 if `batches_per_step` was not set.
-_BATCHES_PER_STEP = 100
 
 
 def migrate(config: dict[str, Any]) -> Migration:
@@ -54,11 +51,11 @@ def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     config = dict(config)
     per_step = config.pop("batches_per_step", None)
     if per_step is None:
-        per_step = _BATCHES_PER_STEP
+        per_step = BATCHES_PER_STEP
     elif not _is_count(per_step) or per_step < 1:
         notes.expected("batches_per_step", "a whole number from 1 on", per_step)
         # A valid value, so that no further mistakes follow from this one.
-        per_step = _BATCHES_PER_STEP
+        per_step = BATCHES_PER_STEP
     elif "scheduling_unit" not in config:
         config["scheduling_unit"] = per_step
         notes.changes.append(f"batches_per_step: {per_step} is scheduling_unit: {per_step}")

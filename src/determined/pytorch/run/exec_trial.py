@@ -11,6 +11,7 @@ from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.config.stored import PlainLength, StoredConfig
 from determined.info import get_cluster_info
+from determined.pytorch.configured_length import configured_length, train_unit
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.run.initialize import init, open_context
 from determined.pytorch.trainer import Trainer
@@ -84,18 +85,14 @@ def _hyperparameters(config: StoredConfig) -> dict[str, Any]:
 
 
 def _length(config: StoredConfig, context: PyTorchTrialContext) -> TrainUnit:
-    """Return the training length from the searcher block of any release; 0.12 counted steps of 100 batches."""
-    searcher = config.searcher
-    if searcher.max_length is not None:
-        return _unit(searcher.max_length, context)
-    if searcher.max_time is not None:
-        return _unit({searcher.time_metric or "batches": searcher.max_time}, context)
-    steps = searcher.target_trial_steps if searcher.max_steps is None else searcher.max_steps
-    if steps is not None:
-        return Batch(steps * config.batches_per_step)
-    raise ValueError(
-        "the configuration does not say how long to train: set searcher.max_length, for example {batches: 1000}"
-    )
+    """Return the training length in the configuration; raise ValueError if there is none."""
+    length = configured_length(config, context)
+    if length is None:
+        raise ValueError(
+            "the configuration does not say how many batches, records or epochs to train: set searcher.max_length, "
+            "for example {batches: 1000}"
+        )
+    return length
 
 
 def _period(period: PlainLength | None, config: StoredConfig, context: PyTorchTrialContext) -> TrainUnit | None:
@@ -105,14 +102,4 @@ def _period(period: PlainLength | None, config: StoredConfig, context: PyTorchTr
     if not period or next(iter(period.values())) < 1:
         # 0 or less means never, as in earlier releases.
         return None
-    return _unit(period, context)
-
-
-def _unit(length: PlainLength, context: PyTorchTrialContext) -> TrainUnit:
-    """Return a length of a configuration: a number of batches, or a dict with one unit."""
-    if isinstance(length, int):
-        return Batch(length)
-    if set(length) - {"batches", "records", "epochs"}:
-        raise ValueError(f"a length is given in batches, records or epochs, got {length!r}")
-    size = context.get_global_batch_size() if "records" in length else None
-    return TrainUnit._from_values(**length, global_batch_size=size)
+    return train_unit(period, context)
