@@ -67,7 +67,7 @@ def test_batch_sizes_are_shared_by_the_ranks(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.parametrize("value", ["8", 8.0, True, [8]])
-def test_a_batch_size_must_be_a_whole_number(value: Any) -> None:
+def test_a_batch_size_must_be_an_integer(value: Any) -> None:
     with pytest.raises(InvalidExperimentException, match="global_batch_size"):
         make(hparams={"global_batch_size": value})
 
@@ -88,7 +88,7 @@ def test_stop_requests_take_a_bool_only() -> None:
         context.set_stop_requested(1)  # type: ignore[arg-type]
 
 
-def test_env_is_there_to_read() -> None:
+def test_env_can_be_read() -> None:
     context = make(trial_id=4, steps_completed=2)
     assert context.env.det_trial_id == "4"
     assert context.env.hparams is context.get_hparams()

@@ -181,7 +181,7 @@ def test_a_process_that_lives_is_not_interfered_with(tmp_path: Path) -> None:
         assert noted == [("in-the-making",)]
 
 
-def test_the_runner_goes_on_from_it(tmp_path: Path) -> None:
+def test_the_runner_continues_from_it(tmp_path: Path) -> None:
     storage = build_from_argument(str(tmp_path / "root"))
     block = {"type": "directory", "container_path": str(tmp_path / "root")}
     writer = Writer(open_store, patience=10)
@@ -209,7 +209,7 @@ def test_the_runner_goes_on_from_it(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_storage_that_cannot_be_read_now_is_looked_at_later(tmp_path: Path) -> None:
+def test_a_storage_that_cannot_be_read_now_is_read_later(tmp_path: Path) -> None:
     published = left(tmp_path)
 
     def fails(uuid: str, origin: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def test_a_storage_that_cannot_be_read_now_is_looked_at_later(tmp_path: Path) ->
     writer.close()
 
 
-def test_every_store_has_an_identity_of_its_own(tmp_path: Path) -> None:
+def test_every_store_has_a_separate_identity(tmp_path: Path) -> None:
     identities = set()
     for name in ("a", "b", "a"):
         store = open_store(tmp_path / name)

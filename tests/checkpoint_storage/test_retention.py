@@ -197,7 +197,7 @@ def test_what_was_announced_is_compared_where_there_is_no_manifest(files: Files)
     assert files.there() == {"a4"}
 
 
-def test_what_nobody_described_is_no_reason_to_delete(files: Files) -> None:
+def test_an_unknown_checkpoint_is_not_deleted(files: Files) -> None:
     history = [replace(files.put(c), resources=None) for c in EXAMPLE[:4]]
     (files.root / "a4" / "manifest.json").unlink()
     clean_up(files.storage, history, Policy(0, 0, 1))

@@ -280,7 +280,7 @@ def test_a_second_interrupt_during_an_upload_stops_training_at_once(
         assert store.checkpoints(1) == []
 
 
-def test_a_full_disk_on_this_machine_is_told_in_the_systems_words(server: S3Server, tmp_path: Path) -> None:
+def test_a_full_disk_on_this_machine_is_reported_with_the_systems_message(server: S3Server, tmp_path: Path) -> None:
     storage = build_from_argument(server.config())
     stage(storage, MEGABYTE)
     storage.commit("one")

@@ -176,7 +176,7 @@ def test_a_full_disk_is_noticed_by_the_probe() -> None:
     assert os.listdir(place) == []
 
 
-def test_a_root_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+def test_a_root_that_all_users_may_write_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "open"
     root.mkdir()
     root.chmod(0o777)

@@ -41,7 +41,7 @@ def damaged(staged: Path) -> None:
     (staged / "weights").write_bytes(b"CONTENT")
 
 
-def test_one_that_is_whole(storage: CheckpointStorage) -> None:
+def test_a_complete_checkpoint_is_recorded(storage: CheckpointStorage) -> None:
     assert examine(storage, "one", OWN) is None  # it was never published
     publish(storage, OWN, lambda staged: None)
     found = examine(storage, "one", OWN)
@@ -92,7 +92,7 @@ def test_what_is_of_others_stays(storage: CheckpointStorage, origin: dict[str, o
         lambda staged: (staged / METADATA_FILE).write_text('{"steps_completed": "4"}'),
     ],
 )
-def test_what_cannot_be_believed_is_not_recorded(
+def test_contradictory_files_are_not_recorded(
     storage: CheckpointStorage, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     def write_and_damage(staged: Path) -> None:

@@ -172,7 +172,7 @@ class TestRelocatedStorage:
         with pytest.raises(StoreError, match="expected OLD=NEW, two absolute paths"):
             PathMap([pair])
 
-    def test_whole_names_of_directories_count(self) -> None:
+    def test_only_complete_names_of_directories_are_mapped(self) -> None:
         mapping = PathMap(["/mnt/a=/x", "/mnt/a/b=/y/"])
         assert [mapping.path(path) for path in ("/mnt/a", "/mnt/a/c", "/mnt/ab", "/mnt/a/b/c")] == [
             "/x",
@@ -422,7 +422,7 @@ def _raising(error: BaseException) -> Callable[..., None]:
     return fail
 
 
-def test_files_that_are_there_already_are_never_taken_over(
+def test_existing_files_are_never_taken_over(
     searched: Searched, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another store with the same data directory: its checkpoints and code remain its own."""

@@ -74,7 +74,7 @@ def test_what_a_new_store_takes_over_is_its_own(imported: Searched, monkeypatch:
     assert [path for path in files_of(imported.home) if "experiments" in path.parts or "runs" in path.parts] == []
 
 
-def test_a_search_that_goes_on_cleans_up_behind_itself_alone(
+def test_a_continued_search_deletes_only_its_own_checkpoints(
     searched: Searched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a file whose author marks files to be deleted."""

@@ -30,7 +30,7 @@ def test_a_curve_that_falls() -> None:
     assert not chart.logarithmic
 
 
-def test_curves_are_told_apart_by_letters_or_by_paint() -> None:
+def test_curves_are_distinguished_by_letters_or_colours() -> None:
     curves: list[Curve] = [[(0, 0.0), (1, 0.0)], [(0, 1.0), (1, 1.0)]]
     upper, lower = picture(draw(curves, width=20, height=2).lines)
     assert (set(upper), set(lower)) == ({"B"}, {"A"})
@@ -72,6 +72,6 @@ def test_more_than_three_decades_of_positive_numbers_are_logarithmic(values: lis
     curves=st.lists(st.lists(st.tuples(st.integers(0, 10**9), st.floats()), max_size=5), max_size=3),
     width=st.integers(40, 200),
 )
-def test_whatever_was_reported_fits(curves: list[list[tuple[float, float]]], width: int) -> None:
+def test_any_reported_values_fit(curves: list[list[tuple[float, float]]], width: int) -> None:
     for paint in (None, lambda character, curve: character):
         assert all(columns_of(line) <= width for line in draw(curves, width=width, paint=paint).lines)

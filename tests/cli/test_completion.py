@@ -17,7 +17,7 @@ def test_the_script_of_a_shell(shell: str) -> None:
     assert det("completion", "cmd").exit_code == 2
 
 
-def test_words_are_completed() -> None:
+def test_commands_and_options_are_completed() -> None:
     """Called as bash does, with the variables of that script."""
 
     def completed(words: str) -> list[str]:

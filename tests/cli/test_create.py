@@ -46,7 +46,7 @@ def test_a_search_without_a_terminal(project: Path) -> None:
         assert word in refused.stderr
 
 
-def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None:
+def test_ctrl_c_pauses_and_activate_continues(project: Path, store: Store) -> None:
     """On a terminal with a live view. Paused by Ctrl-C, continued, and canceled by another process."""
     with Terminal("e", "create", "config.yaml", "model", *FOR_EVER) as terminal:
         terminal.read_until(b"best so far")
@@ -275,7 +275,7 @@ def test_preview_search(project: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["--dry-run", "--paused"])
-def test_a_bad_address_of_a_storage_is_told_in_one_line(
+def test_a_bad_address_of_a_storage_is_reported_in_one_line(
     storage: str, words: str, option: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")

@@ -35,7 +35,7 @@ def test_names_are_quoted_and_cannot_command_a_terminal() -> None:
     assert "\x07" not in text
 
 
-def test_a_missing_object_is_the_whole_message() -> None:
+def test_a_missing_object_is_the_complete_message() -> None:
     text = failure_text("show the logs of {trial_id:trial}", {"trial_id": 9999}, NotFoundException.of("trial", 9999))
     assert text == "Trial 9999 not found."
 

@@ -44,7 +44,7 @@ def test_it_is_called_as_the_other_is_now(searched: Searched) -> None:
     assert (plain["name"], plain["labels"], plain["description"]) == ("another name", ["good"], "mine")
 
 
-def test_changes_are_laid_over_it(searched: Searched) -> None:
+def test_changes_are_merged_into_it(searched: Searched) -> None:
     Path("other.yaml").write_text("searcher: {name: single}\ndescription: from a file\nlabels: [mine]\n")
     words = ["--config-file", "other.yaml", "--config", "hyperparameters.lr=0.5", "--config", "max_restarts=1"]
     plain = det_json("e", "fork", str(searched.id), "--paused", "--name", "new", *words)

@@ -80,7 +80,7 @@ def test_it_can_be_archived_and_deleted(store: Store) -> None:
 @pytest.mark.parametrize(
     ("request_kind", "expected"), [("pause", "PAUSED"), ("cancel", "CANCELED"), ("kill", "CANCELED")]
 )
-def test_a_program_that_obeys_a_request_has_not_completed(
+def test_a_program_that_handles_a_request_has_not_completed(
     store: Store, tmp_path: Path, request_kind: Literal["pause", "cancel", "kill"], expected: str
 ) -> None:
     with core.init(checkpoint_storage=str(tmp_path)) as context:
@@ -91,7 +91,7 @@ def test_a_program_that_obeys_a_request_has_not_completed(
     assert state(experiment.id) == (expected, expected)
 
 
-def test_a_request_that_the_program_did_not_obey_changes_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_request_that_the_program_ignored_changes_nothing(store: Store, tmp_path: Path) -> None:
     with core.init(checkpoint_storage=str(tmp_path)) as context:
         context.train.report_validation_metrics(1, {"loss": 1.0})
         (experiment,) = store.experiments.list()

@@ -160,7 +160,7 @@ def list_commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[t
     return found
 
 
-def test_every_list_takes_columns_and_has_an_example_of_its_own() -> None:
+def test_every_list_takes_columns_and_has_a_separate_example() -> None:
     from determined.cli.main import main
 
     assert isinstance(main, LazyGroup)

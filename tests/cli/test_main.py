@@ -89,7 +89,7 @@ def test_master_and_user_are_accepted_and_explained() -> None:
         ["auth", "login", "--provider", "saml"],
     ],
 )
-def test_scripts_that_log_in_go_on(words: list[str]) -> None:
+def test_scripts_that_log_in_continue(words: list[str]) -> None:
     said = det_ok(*words)
     assert "there are no accounts" in said
     assert "secret" not in said

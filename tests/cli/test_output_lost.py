@@ -44,7 +44,7 @@ def test_every_command_that_reads(
 
 @pytest.mark.parametrize("output", [">/dev/full", ">&-"])
 @pytest.mark.parametrize("words", ["--help", "--version", "e list --csv", "e logs 1"])
-def test_a_process_of_its_own(words: str, output: str, searched: Searched) -> None:
+def test_a_separate_process(words: str, output: str, searched: Searched) -> None:
     """This includes the end of the interpreter, which has its own exit code for output that is lost: 120."""
     command = f"{shlex.join(DET)} {words} {output}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
@@ -78,7 +78,7 @@ def test_both_streams_closed(searched: Searched) -> None:
 
 
 @pytest.mark.parametrize("output", [pytest.param(">/dev/full", marks=pytest.mark.thorough), ">&-"])
-def test_a_search_goes_on_and_says_so_at_its_end(output: str, project: Path, store: Store) -> None:
+def test_a_search_continues_and_says_at_its_end_that_output_was_lost(output: str, project: Path, store: Store) -> None:
     """And no output gets into files that were opened with the number of the closed stream."""
     command = f"{shlex.join(DET)} e create config.yaml model --slots 2 --config searcher.max_trials=1 {output}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
@@ -89,7 +89,7 @@ def test_a_search_goes_on_and_says_so_at_its_end(output: str, project: Path, sto
     assert not list(store.logs(1, 0, 10))[1:]
 
 
-def test_a_change_is_made_though_nobody_can_be_told(searched: Searched) -> None:
+def test_a_change_is_made_although_output_is_lost(searched: Searched) -> None:
     command = f"{shlex.join(DET)} e label add 1 mine >/dev/full"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (1, "standard output cannot be written: No space left on device\n")

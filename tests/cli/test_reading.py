@@ -225,7 +225,7 @@ def test_describe(search: int, store: Store) -> None:
     assert len(rows_of(table)) == 3
 
 
-def test_describe_says_why_something_ended_and_how_to_go_on(store: Store, search: int) -> None:
+def test_describe_says_why_something_ended_and_how_to_continue(store: Store, search: int) -> None:
     abandoned = new_experiment(store, "nobody runs it")
     closing = det_ok("e", "describe", f"{search},{abandoned}").split("\n\n")[-1]
     assert closing.splitlines()[0].endswith(f"resume with: det experiment activate {abandoned}")

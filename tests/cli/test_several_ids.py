@@ -191,7 +191,7 @@ def completed(words: str) -> list[tuple[str, str]]:
     return list(zip(lines[1::3], lines[2::3], strict=True))
 
 
-def test_words_of_the_store_are_completed(store: Store, four: list[int]) -> None:
+def test_labels_and_names_from_the_store_are_completed(store: Store, four: list[int]) -> None:
     lease = lead(store, four[2])
     (trial,) = add_trials(store, lease, [{}])
     work(store, lease, trial, Steps(saved=[4]))

@@ -49,7 +49,7 @@ def test_check(searched: Searched) -> None:
     assert [finding["where"] for finding in found["findings"]] == ["trials", "trials"]
 
 
-def test_a_damaged_file_gets_words(searched: Searched) -> None:
+def test_a_damaged_file_gets_a_clear_error(searched: Searched) -> None:
     path = searched.home / "determined" / "store.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -132,7 +132,7 @@ def test_a_deleted_checkpoint_is_a_result(store: Store, search: int) -> None:
     assert summary_plain(summarize(store, search))["has_results"] is True
 
 
-def test_a_paused_one_says_how_to_go_on(store: Store) -> None:
+def test_a_paused_one_says_how_to_continue(store: Store) -> None:
     experiment_id = new_experiment(store, paused=True)
     assert any(
         f"det experiment activate {experiment_id}" in line

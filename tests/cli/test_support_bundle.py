@@ -131,7 +131,7 @@ def test_no_secret_is_in_it(careless: int, tmp_path: Path) -> None:
     assert b"LEVEL=3" in found["config.yaml"]
 
 
-def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_complete_or_absent(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a disk is full, no file is added; and no existing file is replaced."""
     lease = lead(store, new_experiment(store))
     (trial,) = add_trials(store, lease, [{}])

@@ -163,7 +163,7 @@ class TestContinue:
         Path("more.yaml").write_text("searcher: {max_trials: 1}\n")
         assert "expected more than the present 2" in det("e", "continue", "1", "--config-file", "more.yaml").stderr
 
-    def test_a_paused_one_goes_on(self, searched: Searched) -> None:
+    def test_a_paused_one_continues(self, searched: Searched) -> None:
         paused = searched.search.create()
         done = run_det("e", "continue", str(paused), "--slots", "2")
         assert done.returncode == 0, done.stderr
@@ -183,7 +183,7 @@ class TestDelete:
         left = [path for path in (searched.home / "determined").rglob("*") if path.is_file()]
         assert {path.name.partition(".")[0] for path in left} <= {"store"}
 
-    def test_not_what_is_registered_or_at_work(self, searched: Searched, store: Store) -> None:
+    def test_registered_and_running_ones_are_kept(self, searched: Searched, store: Store) -> None:
         row = searched.checkpoint(1, 8)
         store.registry.register(store.registry.create_model("../m").id, row.checkpoint_id)
         refused = det("e", "delete", "1", "--yes")

@@ -120,7 +120,7 @@ def test_short_trials_start_and_end_in_the_order_in_which_they_did() -> None:
     ]
 
 
-def test_what_was_over_before_is_no_news() -> None:
+def test_trials_that_ended_before_are_not_announced() -> None:
     written: list[str] = []
     over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)
     LineView(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
@@ -164,7 +164,7 @@ def test_the_picture_has_rungs_best_slots_rate_and_time_left() -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 140])
-def test_the_picture_in_plain_words(columns: int) -> None:
+def test_the_live_view_as_text(columns: int) -> None:
     """Only searched hyperparameters, no rate of 0, a curve for each trial, and one line for each row."""
     running = trial(3, steps=32, metric=0.25, best=0.25, values=(1.0, 0.5, 0.25), hparams={"batch": 64, "lr": 0.3})
     rungs = (RungView(0, 16.0, 1, 0), RungView(0, 32.0, 1, 0), RungView(0, 64.0, 0, 1))

@@ -336,7 +336,7 @@ def test_log_policies_join_the_built_in_ones() -> None:
     assert set(policies) == {"CUDA OOM", "ECC Error", "mine"}
 
 
-def test_whole_numbers_may_be_written_with_an_exponent() -> None:
+def test_integers_may_be_written_with_an_exponent() -> None:
     text = "entrypoint: a:B\nsearcher: {name: random, metric: x, max_trials: 1e3}\nscheduling_unit: 1.0\n"
     config = load_experiment(text).config
     assert isinstance(config.searcher, RandomSearch)
@@ -420,7 +420,7 @@ def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_the_files_of_the_examples_load_without_a_word(file: Path) -> None:
+def test_the_files_of_the_examples_load_without_a_message(file: Path) -> None:
     loaded = load_experiment(file)
     assert (loaded.notes, loaded.warnings) == ([], [])
     assert loaded.original == file.read_text()

@@ -342,7 +342,7 @@ def test_a_budget_with_extreme_rungs_is_computed_soon() -> None:
     assert searcher["max_trials"] >= 1
 
 
-def test_what_was_only_left_out_is_told_without_an_empty_example() -> None:
+def test_removed_fields_are_noted_without_an_empty_example() -> None:
     loaded = load_experiment(base(batches_per_step=50, scheduling_unit=20))
     (note,) = loaded.notes
     assert note.endswith("batches_per_step: 50 yields to scheduling_unit")

@@ -172,7 +172,7 @@ def test_masking_any_text_fails_only_on_bad_yaml(text: str) -> None:
 
 
 @pytest.mark.timeout(60)  # an algorithm that is quadratic in the input would take hours
-def test_large_inputs_are_told_soon() -> None:
+def test_mistakes_in_large_inputs_are_reported_soon() -> None:
     sources: tuple[dict[str, Any], ...] = (
         {"entrypoint": "a:B", **{f"unknown_{number}": 1 for number in range(5_000)}},
         {"hyperparameters": {f"p{number}": {"type": "int"} for number in range(5_000)}},

@@ -193,7 +193,7 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
 """
 
 
-def test_a_full_disk_is_told_in_the_systems_words_and_leaves_nothing(source: Path) -> None:
+def test_a_full_disk_is_reported_with_the_systems_message_and_leaves_nothing(source: Path) -> None:
     (source / "big").write_bytes(b"x" * 10_000)
     done = warm.run([sys.executable, "-c", FULL_DISK, str(source)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

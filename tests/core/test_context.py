@@ -173,7 +173,7 @@ with core.init():
 """
 
 
-def test_sigusr1_shows_the_stack_and_the_run_goes_on() -> None:
+def test_sigusr1_shows_the_stack_and_the_run_continues() -> None:
     process = warm.Popen(
         [sys.executable, "-c", SLEEPER],
         stdin=subprocess.PIPE,

@@ -43,7 +43,7 @@ def test_the_signature_is_the_documented_one() -> None:
     }
 
 
-def test_one_rank_needs_nobody() -> None:
+def test_one_rank_needs_no_process_group() -> None:
     alone = core.DummyDistributedContext()
     payload = object()  # not even pickled
     assert alone.allgather(payload) == alone.gather(payload) == [payload]
@@ -141,7 +141,7 @@ def without_a_meeting_point() -> str:
     return ""
 
 
-def test_ranks_that_cannot_meet_are_told_what_to_do() -> None:
+def test_ranks_that_cannot_connect_report_what_to_do() -> None:
     (only,) = run_ranks(
         without_a_meeting_point, n=1, env={"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_PORT": None}
     )

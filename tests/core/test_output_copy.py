@@ -96,7 +96,7 @@ def test_the_command_line_is_stored_without_secrets(data_home: Path, tmp_path: P
     assert (trial.exit_code, trial.reason) == (0, None)
 
 
-def test_lines_of_a_killed_run_are_there(data_home: Path, tmp_path: Path) -> None:
+def test_lines_of_a_killed_run_are_stored(data_home: Path, tmp_path: Path) -> None:
     body = REPORT + "print('the last words')\nprint('half a line', end='', flush=True)\ntime.sleep(600)"
     run = warm.Popen(program(tmp_path, body), stdout=subprocess.PIPE, text=True)
     try:
@@ -164,7 +164,7 @@ def test_what_is_no_truth_value_is_refused(data_home: Path) -> None:
         core.init(store_output="no")  # type: ignore[arg-type]
 
 
-def test_streams_are_given_back_in_any_order(data_home: Path) -> None:
+def test_streams_are_restored_in_any_order(data_home: Path) -> None:
     before = sys.stdout.write
     outer, inner = core.init().start(), core.init().start()
     for context in (outer, inner):
@@ -300,7 +300,7 @@ def test_floods_are_cut_with_a_line_that_says_so() -> None:
     assert limit.summary(1002.0) == []
 
 
-def test_the_whole_log_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_complete_log_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_limit, "BYTES_IN_ALL", 100)
     limit = OutputLimit()
     kept: list[Any] = limit.admitted(lines_of(30, 1000.0))

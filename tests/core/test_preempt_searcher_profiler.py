@@ -30,7 +30,7 @@ def context() -> Iterator[core.Context]:
         yield opened
 
 
-def test_nobody_wants_a_standalone_run_to_stop(context: core.Context) -> None:
+def test_a_standalone_run_has_no_request_to_stop(context: core.Context) -> None:
     assert context.preempt.should_preempt() is False
     assert context.preempt.pending() is False
     assert context.preempt.reason is None

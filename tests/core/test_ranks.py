@@ -68,7 +68,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_what_counts_does_not_depend_on_who_comes_first(
+def test_the_reported_value_does_not_depend_on_the_order_of_ranks(
     ranks: Ranks, order: tuple[int, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     supervisors = ranks(3)
@@ -221,7 +221,7 @@ def test_an_early_exit_of_another_rank_is_recorded(ranks: Ranks, caplog: pytest.
     assert warnings(caplog) == ["the progress of a run is what rank 0 reports: that of rank 1 is not recorded"]
 
 
-def test_every_rank_sees_requests_if_each_asks_for_itself(ranks: Ranks) -> None:
+def test_every_rank_sees_requests_if_each_checks_separately(ranks: Ranks) -> None:
     chief, worker = ranks(2)
     preempt = PreemptContext(SECOND_OF_TWO, worker, PreemptMode.WorkersAskMaster).start()
     assert not preempt.should_preempt()  # no rank has begun to report

@@ -151,7 +151,7 @@ def test_the_same_step_twice(context: core.Context) -> None:
     )
 
 
-def test_a_new_attempt_may_report_its_steps_anew(context: core.Context) -> None:
+def test_a_new_attempt_may_report_its_steps_again(context: core.Context) -> None:
     for attempt, value in enumerate((1.0, 2.0), start=1):
         for step in (1, 2):
             context.train.report_training_metrics(step, {"loss": value})
@@ -224,7 +224,7 @@ def test_the_tensorboard_directory_is_always_there(context: core.Context) -> Non
     assert context.train.get_tensorboard_path().is_dir()
 
 
-def test_files_are_uploaded_by_hand_in_manual_mode_only(context: core.Context) -> None:
+def test_files_are_uploaded_by_a_call_in_manual_mode_only(context: core.Context) -> None:
     path = context.train.get_tensorboard_path()
     (path / "trace.json").write_text("trace")
     (path / "other").write_text("other")

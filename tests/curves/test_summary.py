@@ -55,7 +55,7 @@ def test_any_numbers_have_a_summary(values: list[float]) -> None:
 
 
 @given(st.lists(_VALUES, min_size=1, max_size=8), st.integers(0, 8))
-def test_the_statistics_of_parts_are_those_of_the_whole(values: list[Any], cut: int) -> None:
+def test_the_statistics_of_parts_are_those_of_all_values(values: list[Any], cut: int) -> None:
     parts = [statistics_of(part) if part else None for part in (values[:cut], values[cut:])]
     joined, whole = joined_statistics(*parts), statistics_of(values)
     assert joined is not None

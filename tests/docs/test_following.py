@@ -56,7 +56,7 @@ def test_a_block_that_is_no_file_and_no_command_is_refused(tmp_path: Path) -> No
         follow("Some words.\n\n```python\nprint(1)\n```\n", tmp_path)
 
 
-def test_tables_match_whatever_their_width() -> None:
+def test_tables_match_with_any_width() -> None:
     printed = " ID | Name    | State\n----+---------+------\n  1 | mnist   | DONE\n"
     assert matches(" ID | Name | State\n---+---+---\n 1 | … | DONE\n", printed)
     assert not matches(" ID | Name | State\n---+---+---\n 2 | … | DONE\n", printed)

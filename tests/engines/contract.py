@@ -262,7 +262,7 @@ class EngineContract:
 
     # Output of jobs
 
-    def test_many_lines_come_whole_and_in_order(self, bench: Bench) -> None:
+    def test_many_lines_are_complete_and_in_order(self, bench: Bench) -> None:
         done = bench.script(
             """
             import sys
@@ -375,7 +375,9 @@ class EngineContract:
         bench.engine.start(Job("here", parse_entrypoint("pwd; echo $PWD"), {}, Path(bench.directory.name), 1))
         assert bench.finish("here").output == [str(bench.directory)] * 2
 
-    def test_what_the_engine_tells_a_job(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_that_the_engine_sets_for_a_job(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("DET_LATEST_CHECKPOINT", "of-a-run-around-us")
         monkeypatch.setenv("RANK", "5")
         bench.write(
@@ -488,7 +490,7 @@ class EngineContract:
 
     # Slots
 
-    def test_slots_are_given_and_given_back(self, bench: Bench) -> None:
+    def test_slots_are_assigned_and_released(self, bench: Bench) -> None:
         assert (bench.engine.slots, bench.engine.free_slots()) == (2, 2)
         bench.write("program.py", "import time\ntime.sleep(1000)")
         command = parse_entrypoint("python3 program.py")

@@ -88,7 +88,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
         assert shlex.split(text)[-len(command.argv) :] == list(command.argv)
 
 
-def test_the_same_for_a_process_of_its_own() -> None:
+def test_the_same_for_a_separate_process() -> None:
     assert as_argv(Script(("t.py", "1"))) == [sys.executable, "t.py", "1"]
     assert as_argv(Module(("m", "1"))) == [sys.executable, "-m", "m", "1"]
     assert as_argv(Shell("a | b")) == ["sh", "-c", "a | b"]

@@ -63,7 +63,9 @@ class TestLocalEngine(EngineContract):
         warm_process().send_signal(signal.SIGINT)
         assert bench.finish(key, seen).output == ["ready", "unharmed"]
 
-    def test_a_kill_for_want_of_memory_is_told_from_others(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_kill_for_lack_of_memory_is_distinguished_from_others(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The kernel's counter is simulated: really running out of memory would affect other processes."""
         kills = [3]
         monkeypatch.setattr("determined.engines.local.count_memory_kills", lambda: kills[0])
@@ -101,7 +103,7 @@ class TestLocalEngine(EngineContract):
         )
         assert int(done.output[0]) < 20, done.errors
 
-    def test_a_lost_warm_process_is_told_and_replaced(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_lost_warm_process_is_reported_and_replaced(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         bench.write("torch.py", "raise ImportError('modules where the runner happens to be are not for it')")
         monkeypatch.chdir(bench.directory)
         key = bench.start("sleep 1000 & setsid sleep 1000 & echo $!; wait")

@@ -9,7 +9,7 @@ import pytest
 from determined.engines import processes as memory
 
 
-def test_this_machine_can_tell() -> None:
+def test_the_counter_of_this_machine_can_be_read() -> None:
     assert memory.count_memory_kills() >= 0
     assert "oom_kill " in Path("/proc/vmstat").read_text()
 

@@ -184,7 +184,7 @@ def test_the_largest_request_and_answer(relay: RelaySocket, connect: Connect) ->
         relay.send(number, body + b"x")
 
 
-def test_a_slow_reader_delays_nobody_and_is_given_up(relay: RelaySocket, connect: Connect) -> None:
+def test_a_slow_reader_delays_no_other_client_and_is_disconnected(relay: RelaySocket, connect: Connect) -> None:
     slow, quick = connect(), connect()
     slow.sendall(framed(b"slow"))
     ((number, _),) = next_requests(relay)

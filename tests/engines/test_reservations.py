@@ -38,7 +38,7 @@ def test_a_gpu_is_held_by_one_experiment_and_the_other_gets_the_next() -> None:
     assert third.gather(1, Holder(3, "a.sqlite", 33)) is not None
 
 
-def test_who_waits_first_gets_the_slots_first() -> None:
+def test_the_first_to_wait_gets_the_slots_first() -> None:
     machine = Slots(2, (), 1, 2)
     holder, large, small = (Reservation(machine, {}) for _ in range(3))
     assert holder.gather(1, ONE) is not None

@@ -39,7 +39,7 @@ def test_without_gpus_the_cpus_are_shared() -> None:
 
 
 @pytest.mark.usefixtures("no_gpus")
-def test_threads_are_told_unless_the_user_did() -> None:
+def test_threads_are_limited_unless_the_user_did() -> None:
     found = Slots(2, (), 3)
     assert found.environment([1], {}) == {"OMP_NUM_THREADS": "3"}
     assert found.environment([1], {"OMP_NUM_THREADS": "7"}) == {}

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 Run = Callable[..., Any]
 
 
-def test_mnist_tells_what_came_of_it_and_resumes(run: Run) -> None:
+def test_mnist_prints_a_summary_and_resumes(run: Run) -> None:
     first = run("mnist_pytorch", "--epochs", "2")
     told = dict(re.findall(r"^(Validation accuracy|Checkpoint|Metrics|TensorBoard files): +(.+)$", first.output, re.M))
     assert float(told["Validation accuracy"].rstrip("%")) > 80

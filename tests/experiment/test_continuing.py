@@ -76,7 +76,7 @@ def test_a_longer_training_is_the_planned_one_bit_for_bit(make_search: MakeSearc
 
 
 @pytest.mark.thorough
-def test_the_one_trial_goes_on_and_survives_being_killed(
+def test_the_only_trial_continues_and_survives_being_killed(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Continue it with a longer command and other constants; every step is recorded once, as without interruption."""
@@ -104,7 +104,7 @@ def test_the_one_trial_goes_on_and_survives_being_killed(
     assert sorted(reported) == [(step, lr + 1 / (step + trial.seed % 7)) for step in range(1, 21)]
 
 
-def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch) -> None:
+def test_failed_trials_start_again_with_the_corrected_command(make_search: MakeSearch) -> None:
     """As after a mistake in the command: the trials are the same, one is added, and all may restart more often."""
     config = {**scripts({"name": "random", "max_trials": 2}, "python3 train.py 0.2"), "resources": {"max_slots": 1}}
     search = make_search("steady", config)

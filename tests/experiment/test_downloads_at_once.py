@@ -65,7 +65,7 @@ def test_all_of_them_succeed(before: str, storage: DirectoryStorage, tmp_path: P
     assert os.listdir(target.parent) == ["target"]
 
 
-def test_fetches_into_one_directory_leave_whole_files(storage: DirectoryStorage, tmp_path: Path) -> None:
+def test_downloads_into_one_directory_leave_complete_files(storage: DirectoryStorage, tmp_path: Path) -> None:
     """As several programs do that call `checkpoint.download` with the same directory."""
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=storage.fetch, args=(UUID, tmp_path / "target")) for _ in range(PROCESSES)]

@@ -55,7 +55,9 @@ def told(found: Outcome, rank: int = 0) -> dict[str, Any]:
         ("model_def:Plain", 2),
     ],
 )
-def test_every_form_is_told_everything(engine: LocalEngine, entrypoint: str | list[str], slots: int) -> None:
+def test_every_form_gets_the_complete_cluster_info(
+    engine: LocalEngine, entrypoint: str | list[str], slots: int
+) -> None:
     found = run(engine, MODEL, config(entrypoint, resources={"slots_per_trial": slots}))
     assert found.experiment.state == "COMPLETED", found.logs
     (trial,) = found.trials
@@ -114,7 +116,7 @@ def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
     assert "DET_LATEST_CHECKPOINT" not in variables
 
 
-def test_a_metric_that_only_the_searcher_is_told(engine: LocalEngine, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_metric_that_only_the_searcher_gets(engine: LocalEngine, caplog: pytest.LogCaptureFixture) -> None:
     searcher = {"name": "single", "metric": "validation_loss", "max_length": {"epochs": 2}}
     found = run(engine, MODEL, config("python3 operations.py", searcher=searcher))
     (trial,) = found.trials
@@ -122,7 +124,7 @@ def test_a_metric_that_only_the_searcher_is_told(engine: LocalEngine, caplog: py
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
-def test_arguments_with_spaces_reach_the_script_whole(engine: LocalEngine) -> None:
+def test_arguments_with_spaces_reach_the_script_unchanged(engine: LocalEngine) -> None:
     found = run(engine, MODEL, config(["python3", "train.py", "--x", "a b; exit 3"]))
     assert found.validations[0][-1]["x"] == "a b; exit 3"
 

@@ -54,7 +54,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_printed_configuration_matches_no_pattern_of_its_own(pattern: str) -> None:
+def test_a_printed_configuration_does_not_match_its_own_patterns(pattern: str) -> None:
     (policy,) = policies(pattern).log_policies
     config = {"log_policies": [{"name": "mine", "pattern": pattern, "action": "cancel_retries"}]}
     printed = [

@@ -124,7 +124,7 @@ def test_only_some_of_the_searched_names_are_passed(engine: LocalEngine) -> None
     assert found.trials[0].effective_hparams["net"] == found.trials[0].hparams["net"]
 
 
-def test_values_that_nobody_searches_are_no_reason_to_stop(engine: LocalEngine) -> None:
+def test_passed_values_that_are_not_searched_do_not_stop_the_search(engine: LocalEngine) -> None:
     found = run(engine, "passing", config("fixed", trials=4, lr=0.25, net={"depth": 9}, other=LR))
     assert found.experiment.state == "COMPLETED"
     assert {trial.effective_hparams["lr"] for trial in found.trials} == {0.5}

@@ -62,7 +62,7 @@ def test_it_never_decreases(method: str) -> None:
     assert decreased > 0, "no estimate decreased: the test shows nothing"
 
 
-def test_it_goes_on_from_what_was_stored() -> None:
+def test_progress_continues_from_the_stored_value() -> None:
     searcher = make("adaptive_asha")
     searcher.start()
     assert searcher.progress({}) == 0.0

@@ -180,7 +180,7 @@ def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> Non
     assert search.record(experiment) == undisturbed.record(1)
 
 
-def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
+def test_requests_without_a_runner(make_search: MakeSearch) -> None:
     search = make_search("steady", config({"name": "random", "max_trials": 2}, SLOW))
     untouched = search.create()
     assert "already paused" in search.det("experiment", "pause", str(untouched)).stdout
@@ -239,7 +239,7 @@ def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.thorough)])
-def test_everybody_is_told_to_end(make_search: MakeSearch, number: signal.Signals) -> None:
+def test_sigterm_to_all_processes_pauses(make_search: MakeSearch, number: signal.Signals) -> None:
     """As when the machine is shut down: the experiment is paused, and no trial counts as failed."""
     search = make_search("steady", config({"name": "random", "max_trials": 4}, "python3 train.py 0.1 20"))
     experiment = search.create()

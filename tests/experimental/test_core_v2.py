@@ -101,7 +101,7 @@ def test_how_a_program_ends(home: Path, last_words: str, code: int, state: str, 
     assert not logged or sum(logged in line for line in lines) == 1, lines
 
 
-def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
+def test_the_same_names_continue_from_the_latest_checkpoint(home: Path) -> None:
     first = run(
         NAMED + "assert core_v2.info.latest_checkpoint is None\n"
         "for step in (1, 2):\n"
@@ -130,7 +130,7 @@ def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
     assert losses == {1: 1.0, 2: 0.5, 3: 0.25}
 
 
-def test_a_trial_that_is_at_work_is_not_taken_over(home: Path, closed: None) -> None:
+def test_a_running_trial_is_not_taken_over(home: Path, closed: None) -> None:
     core_v2.init(config=core_v2.Config(external_experiment_id="search/1", external_trial_id="a"))
     refused = run(NAMED, expect=1)
     assert f"trial 1, which is 'a' of 'search/1', is running in process {os.getpid()} on" in refused.stderr
@@ -158,7 +158,7 @@ def test_as_a_context(home: Path) -> None:
     assert (lines[0], lines[-1]) == ("printed", "ValueError: oh")
 
 
-def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
+def test_parts_exist_from_init_to_close(home: Path, closed: None) -> None:
     with pytest.raises(AttributeError, match=r"core_v2\.train exists only between core_v2\.init\(\) and"):
         _ = core_v2.train
     with pytest.raises(RuntimeError, match=r"there is no open run: call core_v2\.init\(\) first"):

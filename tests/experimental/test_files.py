@@ -76,7 +76,9 @@ class TestDownload:
         weights = [list(one.model.state_dict().values()) for one in (trial, again)]
         assert all(bool((one == other).all()) for one, other in zip(*weights, strict=True))
 
-    def test_what_is_there_already_is_taken_only_if_it_is_the_same(self, searched: Experiment, tmp_path: Path) -> None:
+    def test_an_existing_directory_is_used_only_if_it_is_the_same_checkpoint(
+        self, searched: Experiment, tmp_path: Path
+    ) -> None:
         first, second = searched.list_checkpoints(max_results=2)
         target = tmp_path / "target"
         target.mkdir()
@@ -197,7 +199,9 @@ class TestDeletingCheckpoints:
         standalone_checkpoint.delete()  # a repetition changes nothing
         assert client.get_checkpoint(standalone_checkpoint.uuid).state is CheckpointState.DELETED
 
-    def test_files_that_somebody_else_removed_are_noticed(self, standalone_checkpoint: Checkpoint, home: Path) -> None:
+    def test_files_that_another_program_removed_are_noticed(
+        self, standalone_checkpoint: Checkpoint, home: Path
+    ) -> None:
         (home / "determined" / "checkpoints" / standalone_checkpoint.uuid / "weights.bin").unlink()
         standalone_checkpoint.remove_files([])
         assert standalone_checkpoint.state is CheckpointState.PARTIALLY_DELETED
@@ -326,7 +330,7 @@ class TestDeletingExperiments:
         assert not (root / "checkpoints" / standalone_checkpoint.uuid).exists()
         assert list(root.rglob(".deleted*")) == []
 
-    def test_tensorboard_files_stay_while_somebody_writes_them(self, home: Path) -> None:
+    def test_tensorboard_files_are_kept_while_a_process_writes_them(self, home: Path) -> None:
         with core.init() as context:
             context.train.report_training_metrics(1, {"loss": 1.0})
             with context.checkpoint.store_path({"steps_completed": 1}):

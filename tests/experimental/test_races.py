@@ -16,7 +16,7 @@ from tests.helpers.records import opened
 _CHECKPOINTS = 120
 
 
-def test_a_version_that_is_registered_during_a_clean_up_is_whole_or_refused(home: Path) -> None:
+def test_a_version_that_is_registered_during_a_clean_up_is_complete_or_refused(home: Path) -> None:
     registered: list[str] = []
     refused: list[str] = []
     over = threading.Event()

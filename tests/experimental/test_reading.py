@@ -222,7 +222,7 @@ class TestLogs:
         streams = [list(trial.iter_logs(stdtypes=[name])) for name in ("stdout", "stderr")]
         assert sum(map(len, streams)) == len(lines)
 
-    def test_times_are_moments_whatever_their_form(self, searched: Experiment) -> None:
+    def test_times_are_equal_in_every_form(self, searched: Experiment) -> None:
         trial = searched.list_trials()[0]
         everything = len(list(trial.iter_logs()))
         assert searched.end_time is not None

@@ -103,7 +103,7 @@ def test_one_worker_for_each_slot(script: Path) -> None:
     assert "127.0.0.1 True" in errors
 
 
-def test_options_for_torchrun_and_the_word_python(script: Path) -> None:
+def test_options_for_torchrun_and_the_command_python(script: Path) -> None:
     code, errors = finish(
         start("--nproc_per_node", 1, "--", "python3", "-c", "import sys; sys.exit(sys.version_info[0])")
     )

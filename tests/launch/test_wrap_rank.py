@@ -34,7 +34,7 @@ def test_without_redirection_the_output_is_left_alone() -> None:
     assert done.stdout == b"plain\n"
 
 
-def test_a_death_by_signal_is_told_as_shells_do() -> None:
+def test_a_death_by_signal_is_reported_as_shells_do() -> None:
     done = run("0", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     assert done.returncode == 128 + signal.SIGKILL
 

@@ -46,7 +46,7 @@ class SharedWeights(Noting):
 
 
 @pytest.mark.parametrize("trial_class", [Noting, SharedWeights])
-def test_training_goes_on_while_a_checkpoint_of_its_past_is_written(
+def test_training_continues_while_a_checkpoint_is_written(
     trial_class: type[Noting], data_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer waits for a later batch: if training waited for the writer, the test would hang."""
@@ -233,7 +233,7 @@ def test_on_several_ranks_all_end_with_the_reason() -> None:
     assert "was not saved: File too large" in other.stderr.strip().splitlines()[-1]
 
 
-def test_tensors_that_share_memory_go_on_sharing_it() -> None:
+def test_tensors_that_share_memory_still_share_it() -> None:
     shared = torch.arange(6.0).share_memory_()
     state = {"a": shared, "b": [shared[2:]], "c": shared.view(2, 3).t(), "d": torch.ones(2)}
     kept = snapshot(state)
@@ -279,7 +279,7 @@ def full(state: dict[str, Any], file: Path) -> None:
     [(Noting, pytorch.Batch(2)), (Noting, None), (LeavesAtOnce, pytorch.Batch(2))],
     ids=["beside training", "at the end", "on the way out"],
 )
-def test_a_failure_is_told_however_training_ends(
+def test_a_failure_is_reported_however_training_ends(
     trial_class: type[Noting], period: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_format, "write", full)

@@ -154,7 +154,7 @@ SCHEDULERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", SCHEDULERS)
-def test_every_scheduler_of_torch_is_saved_and_goes_on(kind: str, data_home: Path) -> None:
+def test_every_scheduler_of_torch_is_saved_and_continues(kind: str, data_home: Path) -> None:
     class Scheduled(LineTrial):
         def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
             super().__init__(context)
@@ -172,7 +172,7 @@ def test_every_scheduler_of_torch_is_saved_and_goes_on(kind: str, data_home: Pat
 
 
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adadelta"])
-def test_optimizers_go_on_exactly(kind: str, data_home: Path) -> None:
+def test_optimizers_continue_exactly(kind: str, data_home: Path) -> None:
     class Optimized(LineTrial):
         def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
             super().__init__(context)

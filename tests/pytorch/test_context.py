@@ -57,7 +57,7 @@ class TestWhereItComesFrom:
         assert pytorch.PyTorchTrialContext.from_config({}).get_trial_seed() == 0
 
     @pytest.mark.parametrize("how", ["from_config", "load"])
-    def test_a_context_without_a_run_lets_a_trial_be_driven_by_hand(self, how: str) -> None:
+    def test_a_context_without_a_run_allows_a_custom_loop(self, how: str) -> None:
         if how == "from_config":
             context: Any = pytorch.PyTorchTrialContext.from_config({"hyperparameters": HPARAMS})
         else:
@@ -79,7 +79,7 @@ class TestWhereItComesFrom:
         assert context.distributed.size == 1
         assert not context.env.managed_training
 
-    def test_a_trial_that_profiles_and_writes_can_be_loaded_by_hand(self) -> None:
+    def test_a_trial_that_profiles_and_writes_can_be_loaded_without_a_run(self) -> None:
         context = pytorch.CheckpointLoadContext()
         context.set_profiler(activities=[torch.profiler.ProfilerActivity.CPU])
         assert isinstance(context.get_tensorboard_path(), Path)

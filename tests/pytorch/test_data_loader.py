@@ -155,7 +155,7 @@ def test_newer_arguments_of_torch_are_forwarded_and_unknown_ones_refused() -> No
 # Outside the loop
 
 
-def test_by_hand_it_is_a_torch_loader_over_one_pass() -> None:
+def test_outside_the_loop_it_is_a_torch_loader_over_one_pass() -> None:
     loader = pytorch.DataLoader(Numbers(5), batch_size=2)
     assert isinstance(loader.get_data_loader(), torch.utils.data.DataLoader)
     assert loader.get_data_loader() is not loader.get_data_loader()
@@ -234,7 +234,7 @@ def test_workers_give_the_same_batches_in_the_same_order() -> None:
         assert orders[0] == orders[1]
 
 
-def test_shuffle_by_hand_follows_torchs_seed() -> None:
+def test_shuffle_outside_the_loop_follows_torchs_seed() -> None:
     def order(seed: int) -> list[Any]:
         torch.manual_seed(seed)
         loader = pytorch.DataLoader(Numbers(40), batch_size=4, shuffle=True)
@@ -663,7 +663,7 @@ def test_batches_are_what_torch_makes_of_the_same_records(records: Any) -> None:
             assert type(one) is type(other)
 
 
-def test_labels_of_unequal_shape_are_refused_in_torchs_words() -> None:
+def test_labels_of_unequal_shape_are_refused_with_torchs_message() -> None:
     records = [(torch.tensor(1),), (torch.tensor([1, 2]),)]
     with pytest.raises(RuntimeError, match="equal size"):
         next(iter(pytorch.DataLoader(records, batch_size=2)))

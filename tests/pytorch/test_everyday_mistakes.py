@@ -71,7 +71,7 @@ class WholeSet(LineTrial):
         return {"loss": 1.0, "array": np.array(2.0), "label": "cat"}
 
 
-def test_of_a_whole_data_set_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_metrics_of_evaluate_full_dataset_too(caplog: pytest.LogCaptureFixture) -> None:
     fit(WholeSet, max_length=pytorch.Batch(4), validation_period=pytorch.Batch(2))
     (warning,) = warnings_in(caplog)
     assert warning.startswith(

@@ -64,7 +64,7 @@ def test_every_batch_once_and_progress_saved_on_the_way(data_home: Path) -> None
     assert len(checkpoints(data_home)) == 2
 
 
-def test_it_goes_on_after_an_interruption(data_home: Path) -> None:
+def test_it_continues_after_an_interruption(data_home: Path) -> None:
     class Interrupted(Collecting):
         def process_batch(self, batch: Any, batch_idx: int) -> None:
             if batch_idx == 4:
@@ -116,7 +116,7 @@ def test_an_iterable_data_set_is_refused() -> None:
         torch_batch_process(Collecting, Endless())
 
 
-def test_the_inference_context_is_a_run_of_its_own() -> None:
+def test_the_inference_context_is_a_separate_run() -> None:
     with initialize_default_inference_context() as core_context:
         assert core_context.distributed.size == 1
         assert core_context.run_dir.is_dir()

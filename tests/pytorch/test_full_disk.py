@@ -110,7 +110,7 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
     assert records.metrics(small_disk, "training") == records.metrics(tmp_path / "elsewhere", "training")
 
 
-def test_no_room_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
+def test_no_space_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
     """The checkpoint of batch 4 is written when the disk becomes full: the next run records it, and resumes from it."""
     whole = run(tmp_path / "elsewhere", work_dir, metrics=3000)
     failed = run(small_disk, work_dir, "fill-before-the-record", metrics=3000)

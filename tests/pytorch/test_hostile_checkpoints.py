@@ -136,7 +136,7 @@ def victim(canary: Path) -> Iterator[Callable[[Path, str], list[str]]]:
         yield take
 
 
-def test_the_gadgets_work_where_nobody_looks(canary: Path) -> None:
+def test_the_gadgets_work_without_a_check(canary: Path) -> None:
     """Otherwise the tests below would prove nothing."""
     for name, gadget in gadgets(canary).items():
         for packing in PACKINGS:
@@ -221,7 +221,7 @@ def nothing_runs(directory: Path, canary: Path) -> None:
 @pytest.mark.parametrize(
     "file", ["model.pth", "model.pt", "optimizer.pth", "metadata", "rng_state.pkl", "saved_model.pkl"]
 )
-def test_files_that_nobody_asks_for_are_not_read(file: str, data_home: Path, canary: Path) -> None:
+def test_unneeded_files_are_not_read(file: str, data_home: Path, canary: Path) -> None:
     fit(LineTrial, max_length=pytorch.Batch(3))
     (good,) = checkpoints(data_home)
     (good / file).write_bytes(in_plain_pickle(gadgets(canary)["os.system"]))

@@ -20,7 +20,7 @@ from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit
 
 
-def test_the_first_run_starts_at_its_beginning_and_the_next_goes_on() -> None:
+def test_the_first_run_starts_at_its_beginning_and_the_next_continues() -> None:
     first = fit(LineTrial, max_length=pytorch.Batch(3), latest_checkpoint="latest")
     assert first.batch_indices == [0, 1, 2]
     second = fit(LineTrial, max_length=pytorch.Batch(5), latest_checkpoint="latest")
@@ -88,7 +88,7 @@ def test_all_ranks_take_the_same_one() -> None:
     assert [result.value for result in run_ranks(on_two_ranks, args=[3], env=named)] == [[2]] * 2
 
 
-def test_a_run_that_is_at_work_is_left_alone(data_home: Path, work_dir: Path) -> None:
+def test_a_running_run_is_not_taken_over(data_home: Path, work_dir: Path) -> None:
     """Two runs of one program at the same time: the second one does not take over the trial of the first."""
     program = work_dir / "program.py"
     program.write_text(

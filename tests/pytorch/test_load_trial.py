@@ -98,7 +98,7 @@ if __name__ == "__main__":
 
 
 class TestCheckpointsOfTheTrainer:
-    def test_the_weights_are_there_and_the_constructor_gets_its_context(self, data_home: Path) -> None:
+    def test_the_weights_are_loaded_and_the_constructor_gets_its_context(self, data_home: Path) -> None:
         trained = fit(LineTrial, max_length=pytorch.Batch(3), options={"exp_conf": {"name": "n"}})
         loaded = load(str(checkpoints(data_home)[0]), trial_class=LineTrial)
         assert type(loaded) is LineTrial
@@ -549,7 +549,7 @@ class TestHostileFiles:
             fit(LineTrial, max_length=pytorch.Batch(1), latest_checkpoint=path)
         assert not marker.exists()
 
-    def test_a_whole_pickled_model_is_not_even_read(self, tmp_path: Path) -> None:
+    def test_a_completely_pickled_model_is_not_read(self, tmp_path: Path) -> None:
         marker = tmp_path / "executed"
         layout = {key: value for key, value in LAYOUTS["0.12.0"].items() if key != "first_generation"}
         path = old_checkpoint(tmp_path / "old", layout.pop("state"), **layout)

@@ -143,7 +143,7 @@ def batches(first: int, last: int, epoch: int) -> list[str]:
     ]
 
 
-def test_the_whole_order_of_a_run() -> None:
+def test_the_complete_order_of_a_run() -> None:
     trial = fit(
         Traced,
         max_length=pytorch.Batch(8),

@@ -155,7 +155,7 @@ def test_learning_rates_follow_and_continue_after_a_resume(data_home: Any) -> No
     assert first.rates + rest.rates == whole.rates
 
 
-def test_plateau_is_stepped_by_hand_in_a_callback() -> None:
+def test_plateau_is_stepped_in_a_callback() -> None:
     class Plateau(LineTrial):
         def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
             super().__init__(context)

@@ -72,7 +72,7 @@ class Without(LineTrial):
 
 
 @pytest.mark.parametrize(("bad", "left_out"), [((7,), (7,)), ((7, 10), (7, 10))])
-def test_rollback_goes_on_without_the_bad_batch(bad: Any, left_out: Any, data_home: Path) -> None:
+def test_rollback_continues_without_the_bad_batch(bad: Any, left_out: Any, data_home: Path) -> None:
     trial = fit(spoilt(bad=bad), max_length=pytorch.Batch(14), on_nan="rollback", **PERIODS)
     expected = fit(type("Without", (Without,), {"left_out": left_out}), max_length=pytorch.Batch(14))
     assert trial.weight.item() == expected.weight.item()
@@ -85,7 +85,7 @@ def test_rollback_goes_on_without_the_bad_batch(bad: Any, left_out: Any, data_ho
     assert all(math.isfinite(row["loss"]) for row in metrics(data_home, "training") if "loss" in row)
 
 
-def test_a_whole_aggregation_window_is_left_out() -> None:
+def test_a_complete_aggregation_window_is_skipped() -> None:
     trial = fit(
         spoilt(bad=(7,)),
         max_length=pytorch.Batch(12),
@@ -170,7 +170,7 @@ def test_half_a_window_before_a_skipped_batch_comes_to_nothing() -> None:
     assert trial.weight.item() == expected.weight.item()
 
 
-def test_schedules_go_on_over_skipped_batches() -> None:
+def test_schedules_count_skipped_batches() -> None:
     class Scheduled(spoilt(bad=(5,))):  # type: ignore[misc]
         def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
             super().__init__(context)

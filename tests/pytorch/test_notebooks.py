@@ -219,7 +219,7 @@ def test_runs_of_the_core_api(notebook: Notebook) -> None:
     assert notebook.state_of_runs() == [(1, "completed"), (2, "completed")]
 
 
-def test_visual_studio_code_and_names_tell_programs_apart(notebook: Notebook, tmp_path: Path) -> None:
+def test_visual_studio_code_and_names_distinguish_programs(notebook: Notebook, tmp_path: Path) -> None:
     file = tmp_path / "mine.ipynb"
     file.write_text("{}")
     notebook.run(f"__vsc_ipynb_file__ = {str(file)!r}")

@@ -298,7 +298,7 @@ def test_several_optimizers_in_any_order(order: str, aggregation: int) -> None:
 
 
 class TestPrecision:
-    def test_a_scaler_driven_by_hand(self, data_home: Any) -> None:
+    def test_a_scaler_stepped_by_the_program(self, data_home: Any) -> None:
         class Scaled(Plain):
             def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
                 self.scaler = context.wrap_scaler(torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=3))

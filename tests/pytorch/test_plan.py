@@ -97,7 +97,7 @@ def test_an_endless_epoch_never_ends() -> None:
     assert list(plan.due(50)) == [BoundaryType.TRAIN]
 
 
-def test_negative_length_is_over_at_once() -> None:
+def test_a_negative_length_ends_at_once() -> None:
     assert Plan(Batch(-5), 3).finished(0)
     assert Plan(Batch(0), 3).progress(0) == 1.0
 

@@ -205,12 +205,12 @@ def own_loader(sampler: str, data_set: Any = None, **options: Any) -> pytorch.Da
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_any_sampler_goes_on_in_the_middle(sampler: str, data_home: Path) -> None:
+def test_any_sampler_continues_in_the_middle(sampler: str, data_home: Path) -> None:
     assert_resumes_exactly(lambda: own_loader(sampler), data_home)
 
 
 @pytest.mark.parametrize("sampler", ["shuffle", "random", "weighted", "python's generator", "own state", "torchdata"])
-def test_any_sampler_goes_on_in_the_middle_with_workers(sampler: str, data_home: Path) -> None:
+def test_any_sampler_continues_in_the_middle_with_workers(sampler: str, data_home: Path) -> None:
     assert_resumes_exactly(lambda: own_loader(sampler, num_workers=2), data_home)
 
 
@@ -225,7 +225,7 @@ def test_workers_may_come_and_go(workers: tuple[int, int], data_home: Path) -> N
     assert rest.seen == whole.seen[8:]
 
 
-def test_the_global_order_of_old_releases_goes_on_too(data_home: Path) -> None:
+def test_the_global_order_of_old_releases_continues_too(data_home: Path) -> None:
     def old_order(self: DataTrial, context: pytorch.PyTorchTrialContext) -> None:
         DataTrial.__init__(self, context)
         context.experimental.use_global_shuffle()
@@ -392,7 +392,7 @@ READ_AGAIN: dict[str, Callable[[], Any]] = {
 
 @torchdata_warns
 @pytest.mark.parametrize("kind", STATEFUL)
-def test_a_loader_with_a_state_goes_on_by_it(kind: str, data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loader_with_a_state_continues_from_it(kind: str, data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert_resumes_exactly(STATEFUL[kind], data_home)
     assert "read again" not in caplog.text
 
@@ -423,7 +423,9 @@ def test_passes_that_do_not_matter_are_not_read_again(
     assert counts == [3, PASS, 2, 2], "of the pass under way only"
 
 
-def test_a_program_that_skips_by_itself_is_left_to_it(data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_program_that_skips_batches_itself_is_not_disturbed(
+    data_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Skipping(DataTrial):
         def build_training_data_loader(self) -> Any:
             return [torch.tensor([i]) for i in range(self.context.get_initial_batch(), 20)]
@@ -583,7 +585,7 @@ def sampler_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:
 
 
 @pytest.mark.thorough
-def test_a_sampler_that_draws_from_the_programs_generators_goes_on_on_two_ranks(data_home: Path) -> None:
+def test_a_sampler_that_draws_from_the_programs_generators_continues_on_two_ranks(data_home: Path) -> None:
     """After 3 batches of each rank the chief has not yet begun the second pass, and the other rank has."""
     whole = [result.value for result in run_ranks(sampler_on_ranks, args=[8, None], cwd=Path.cwd())]
     results = run_ranks(sampler_on_ranks, args=[8, str(checkpoints(data_home)[0])], cwd=Path.cwd())
@@ -641,7 +643,7 @@ def train_augmented(kill_at: int | None, checkpoint: str | None) -> list[Any]:
 
 
 @pytest.mark.thorough
-def test_killed_ranks_with_workers_go_on_to_the_same_weights(data_home: Path) -> None:
+def test_killed_ranks_with_workers_resume_to_the_same_weights(data_home: Path) -> None:
     whole = [result.value for result in run_ranks(train_augmented, args=[None, None], cwd=Path.cwd())]
     reported = metrics(data_home, "validation")
     killed = run_ranks(train_augmented, args=[9, None], cwd=Path.cwd(), check=False)

@@ -74,7 +74,7 @@ class ByHand(LineTrial):
         return {"loss": loss}
 
 
-def test_gradients_that_the_program_accumulates_by_hand_survive_a_restart(data_home: Path) -> None:
+def test_gradients_that_the_program_accumulates_itself_survive_a_restart(data_home: Path) -> None:
     torch.manual_seed(3)
     whole = fit(ByHand, max_length=pytorch.Batch(8))
     torch.manual_seed(3)
@@ -148,7 +148,7 @@ open("done", "w").write("done")
 
 
 @pytest.mark.parametrize("stderr", ["2>&-", "2>&1 >/dev/null | true"])
-def test_nobody_to_show_progress_to_is_no_reason_to_stop(stderr: str, tmp_path: Path) -> None:
+def test_a_closed_stderr_does_not_stop_training(stderr: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     repository = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": str(repository), "DET_PROGRESS": "1"}

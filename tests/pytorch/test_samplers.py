@@ -108,7 +108,7 @@ def test_reproducible_shuffle_is_that_of_the_old_releases(records: int, passes: 
     assert first(repeated, 2 * records) == passes[0] + passes[1]
 
 
-def test_repeat_iterates_the_inner_sampler_anew_each_pass() -> None:
+def test_repeat_iterates_the_inner_sampler_again_each_pass() -> None:
     inner = Walked([1, 2])
     repeated = samplers.RepeatSampler(inner)
     assert len(repeated) == 2

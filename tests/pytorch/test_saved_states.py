@@ -192,7 +192,7 @@ class TestEarlyCheck:
         with pytest.raises(TypeError, match=r"models_state_dict\[0\]\['_extra_state'\]\['lock'\] is a _thread.lock"):
             fit(Trial, max_length=pytorch.Batch(1))
 
-    def test_a_state_that_cannot_be_had_before_training_is_looked_at_later(
+    def test_a_state_that_does_not_exist_before_training_is_checked_later(
         self, data_home: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         class Late(Holding):
@@ -325,7 +325,7 @@ class TestPickledState:
         fit(with_callbacks(Holding([Odd(3)]), base=Pickling), max_length=pytorch.Batch(1))
         return only(data_home)
 
-    def test_it_is_kept_in_a_file_of_its_own(self, data_home: Path) -> None:
+    def test_it_is_stored_in_a_separate_file(self, data_home: Path) -> None:
         checkpoint = self.saved(data_home)
         assert (checkpoint / pickled_state.FILE).is_file()
         metadata = json.loads((checkpoint / "metadata.json").read_text())

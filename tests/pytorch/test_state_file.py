@@ -29,7 +29,7 @@ def written(path: Path, chunks: list[bytes]) -> str:
 
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from([0, 1, 7, 64, 4095, 4096, 4097, MEGABYTE, 8 * MEGABYTE, 9 * MEGABYTE + 5]), max_size=5))
-def test_what_was_written_is_there_with_its_hash(sizes: list[int]) -> None:
+def test_a_written_file_has_its_content_and_hash(sizes: list[int]) -> None:
     chunks = [bytes([number % 251 + 1]) * size for number, size in enumerate(sizes)]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "file"
@@ -48,7 +48,7 @@ def test_a_file_system_without_direct_writes() -> None:
         assert path.stat().st_size == 3 + MEGABYTE
 
 
-def test_a_limit_is_told_in_the_systems_words(tmp_path: Path) -> None:
+def test_a_limit_is_reported_with_the_systems_message(tmp_path: Path) -> None:
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"

@@ -250,7 +250,7 @@ def test_a_signal_to_one_of_two_ranks_stops_both_after_the_same_batch(tmp_path: 
     assert_same_run(stopped, undisturbed)
 
 
-def test_a_signal_to_the_whole_process_group_spares_the_workers_until_the_batch_is_saved(tmp_path: Path) -> None:
+def test_a_signal_to_the_process_group_spares_the_workers_until_the_batch_is_saved(tmp_path: Path) -> None:
     """As torchrun and a terminal send it: to the loader's workers as well."""
     program = Program(tmp_path / "run", env={"WORKERS": "2"})
     assert program.run_until("trained 4", signal.SIGTERM, whole_group=True) == [143], program.output
@@ -311,7 +311,7 @@ def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
-def test_a_request_to_pause_is_obeyed_after_the_batch(tmp_path: Path, ranks: int) -> None:
+def test_a_request_to_pause_is_handled_after_the_batch(tmp_path: Path, ranks: int) -> None:
     """Another process writes the request into the store; `fit` returns, and the program continues after it."""
     undisturbed = Program(tmp_path / "undisturbed", ranks=ranks)
     undisturbed.run_to_the_end()

@@ -178,7 +178,7 @@ def test_batches_with_a_number_are_written_and_those_without_left_out() -> None:
     assert logged({"trained": trained}, max_length=pytorch.Batch(4))["Determined/m"] == [(1, 1.0), (3, 3.0)]
 
 
-def test_a_resumed_run_goes_on_at_its_batch(data_home: Path) -> None:
+def test_a_resumed_run_continues_at_its_batch(data_home: Path) -> None:
     from tests.helpers.trials import checkpoints
 
     logged(max_length=pytorch.Batch(3))

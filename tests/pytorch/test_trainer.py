@@ -288,7 +288,7 @@ class TestResume:
         assert [row["steps_completed"] for row in metrics(data_home, "validation")] == [4, 8, 4, 5, 8]
         assert metrics(data_home, "validation")[-1] == metrics(data_home, "validation")[1]
 
-    def test_shuffled_data_go_on_whatever_the_new_seed(self, data_home: Path) -> None:
+    def test_shuffled_data_continue_with_any_new_seed(self, data_home: Path) -> None:
         class Shuffled(LineTrial):
             def build_training_data_loader(self) -> pytorch.DataLoader:
                 return pytorch.DataLoader(line(), batch_size=2, shuffle=True)
@@ -398,7 +398,7 @@ class TestResume:
         uuid = checkpoints(data_home)[-1].name
         assert fit(with_callbacks(Plain()), max_length=pytorch.Batch(2), latest_checkpoint=uuid).batch_indices == [1]
 
-    def test_every_generator_goes_on(self, data_home: Path) -> None:
+    def test_every_generator_continues(self, data_home: Path) -> None:
         import random
 
         import numpy as np

@@ -270,7 +270,7 @@ class Whole(LineTrial):
         raise AssertionError("not consulted")
 
 
-def test_the_whole_data_set_at_once(data_home: Any) -> None:
+def test_the_complete_data_set_at_once(data_home: Any) -> None:
     result = {"tensor": torch.tensor(1.5), "number": 2, "list": [1, 2], "text": "fine"}
     trial = fit(type("Whole", (Whole,), {"result": result}), max_length=pytorch.Batch(1))
     assert trial.calls == [[[0, 1], [2, 3], [4]]]
@@ -282,7 +282,7 @@ def test_the_whole_data_set_at_once(data_home: Any) -> None:
     assert metrics(data_home, "validation")[0]["text"] == "fine"
 
 
-def test_the_whole_data_set_must_give_a_dict() -> None:
+def test_the_complete_data_set_must_give_a_dict() -> None:
     with pytest.raises(TypeError, match=r"evaluate_full_dataset\(\) must return a dict"):
         fit(type("Whole", (Whole,), {"result": 3.0}), max_length=pytorch.Batch(1))
 

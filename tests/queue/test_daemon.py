@@ -104,7 +104,7 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
 
 
 @pytest.mark.thorough
-def test_who_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_that_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "_MOST_SECONDS_WITHOUT_SLOTS", 1.0)
     low, high = here.create(), here.create()
     here.slow_down(low)

@@ -10,7 +10,7 @@ from determined.queue.files import database_of
 pytest.importorskip("psycopg")
 
 
-def test_the_same_database_in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_database_with_another_url(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PGHOST", "PGPORT", "PGUSER", "PGDATABASE"):
         monkeypatch.delenv(name, raising=False)
     same = [

@@ -24,7 +24,7 @@ from tests.queue.test_daemon import serve
 from tests.queue.test_held import OtherRunner, served_while
 
 
-def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
+def test_an_experiment_that_cannot_run_is_given_up_and_the_others_continue(
     here: QueuedSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "_SECONDS_BETWEEN_CHECKS", 0.1)
@@ -88,7 +88,7 @@ def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Pa
     assert second.endswith("00 as ever")
 
 
-def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_daemon(here: QueuedSearch) -> None:
+def test_neither_a_closed_pipe_nor_a_replaced_store_ends_the_daemon(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs no time
     experiment = create(here, "--slots", "3")
     command, pipe = [*DET, "queue", "serve"], subprocess.PIPE
@@ -109,7 +109,7 @@ def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_dae
     assert here.state(experiment) == "PAUSED"
 
 
-def test_who_is_in_the_queue_keeps_the_variables_that_they_came_with(
+def test_queued_experiments_keep_the_variables_of_their_creator(
     here: QueuedSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = create(here)

@@ -93,7 +93,7 @@ def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "_SECONDS_BETWEEN_CHECKS", 0.1)
 
 
-def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
+def test_an_experiment_with_another_runner_waits_without_a_failure(here: QueuedSearch) -> None:
     experiment, taken = create(here), here.home / "taken"
     here.run_by(experiment, f"import os, time\nwhile not os.path.exists({str(taken)!r}): time.sleep(0.02)\nexit(1)")
     here.put_into_queue(experiment)
@@ -130,7 +130,7 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
     assert here.state(experiment) == "PAUSED"
 
 
-def test_nobody_is_given_up_while_another_process_runs_it(here: QueuedSearch) -> None:
+def test_an_experiment_is_not_given_up_while_another_process_runs_it(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
     experiment = create(here, "--slots", "3")
     here.put_into_queue(experiment)

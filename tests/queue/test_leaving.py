@@ -31,7 +31,7 @@ class Leaving:
         os.close(self._lock)
 
 
-def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_to_a_daemon_that_exits_waits_or_is_refused(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon_start, "_SECONDS_TO_SHUT_DOWN", 0.2)
     here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs no time
     experiment = create(here, "--slots", "3")

@@ -55,7 +55,7 @@ def results(found: Outcome) -> list[Any]:
 
 
 @pytest.mark.thorough
-def test_it_ends_as_it_would_have_and_nobody_waits_in_vain(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_ends_like_an_uninterrupted_one_and_no_trial_waits_forever(caplog: pytest.LogCaptureFixture) -> None:
     with LocalEngine(2) as engine:
         undisturbed = run(engine, "steady", CONFIG)
     ours, theirs = socket.socketpair()

@@ -40,7 +40,7 @@ def settled(demands: list[Demand], slots: int) -> list[Demand]:
 
 @given(situations())
 @settings(max_examples=100)
-def test_nothing_is_given_twice_and_only_whole_trials(situation: tuple[list[Demand], int]) -> None:
+def test_no_slot_is_assigned_twice_and_only_for_complete_trials(situation: tuple[list[Demand], int]) -> None:
     demands, slots = situation
     result = grants(demands, slots)
     everything = [number for numbers in result.values() for number in numbers]
@@ -71,7 +71,9 @@ def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Deman
 
 @given(situations())
 @settings(max_examples=100)
-def test_it_comes_to_rest_and_nobody_gains_while_one_before_them_waits(situation: tuple[list[Demand], int]) -> None:
+def test_assignments_settle_and_later_ones_do_not_gain_while_an_earlier_one_waits(
+    situation: tuple[list[Demand], int],
+) -> None:
     demands, slots = situation
     rested = settled(demands, slots)
     result = grants(rested, slots)

@@ -52,7 +52,7 @@ def create_on_a_terminal(searches: QueuedSearch, fields: dict[str, Any]) -> str:
     return said
 
 
-def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_killed(searches: QueuedSearch) -> None:
+def test_it_outlives_its_terminal_shares_slots_and_continues_when_the_daemon_was_killed(searches: QueuedSearch) -> None:
     low, high = 1, 2
     searches.slow_down(low)
     searches.slow_down(high)

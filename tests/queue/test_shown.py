@@ -23,7 +23,7 @@ for said in line:
 """
 
 
-def test_who_still_saves_on_a_slot_has_it(here: QueuedSearch) -> None:
+def test_a_runner_that_still_saves_on_a_slot_holds_it(here: QueuedSearch) -> None:
     low, high = create(here), create(here)
     grants = here.home / "grants"
     here.run_by(low, f"GRANTS = {str(grants)!r}\n{TENACIOUS}")

@@ -61,7 +61,9 @@ class TestRayEngine(EngineContract):
         assert done.exited.lost
         assert "the job could not be started" in done.errors
 
-    def test_what_the_engine_tells_a_job(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_that_the_engine_sets_for_a_job(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The environment is that of the node without Ray's own variables, and not that of the runner."""
         monkeypatch.setenv("OF_THE_RUNNER", "1")
         bench.write(
@@ -83,7 +85,7 @@ class TestRayEngine(EngineContract):
         bench.engine.use(Interpreter("/missing/python", {"WORD": "said"}))
         assert bench.script("import os\nprint(os.environ.get('WORD'))").output == ["None"]
 
-    def test_slots_are_given_and_given_back(self, bench: Bench) -> None:
+    def test_slots_are_assigned_and_released(self, bench: Bench) -> None:
         """Slots have no numbers here, and what is missing is a grant of Ray."""
         assert (bench.engine.slots, bench.engine.free_slots()) == (2, 2)
         bench.write("program.py", "import time\ntime.sleep(1000)")

@@ -36,7 +36,7 @@ def points_of(space: dict[str, Any]) -> list[dict[str, Any]]:
         (0, 10**18 + 1, 2, [0, 10**18 + 1]),
     ],
 )
-def test_whole_numbers(low: int, high: int, count: int, values: list[int]) -> None:
+def test_integers(low: int, high: int, count: int, values: list[int]) -> None:
     assert axis(type="int", minval=low, maxval=high, count=count) == values
 
 
@@ -77,7 +77,7 @@ def test_a_huge_grid_is_no_list() -> None:
     assert set(grid[100**9 - 1].values()) == {99}
 
 
-def test_every_point_is_tried_once_whatever_becomes_of_it() -> None:
+def test_every_point_is_tried_once_with_any_result() -> None:
     space = {"a": {"type": "int", "minval": 0, "maxval": 9, "count": 10}}
     searcher = build(config("grid", max_concurrent_trials=3), space, 1)
     ends = ["completed", "errored", "invalid_hp", "canceled"]

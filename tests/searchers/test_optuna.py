@@ -29,7 +29,7 @@ from tests.searchers.methods import SPACE, config, copied, make, metric_of, plai
         ("qmc", {}),
     ],
 )
-def test_any_sampler_proposes_and_goes_on_where_it_was(
+def test_any_sampler_proposes_and_continues_after_a_restart(
     sampler: str, options: dict[str, Any], halving: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     name = "optuna, halving" if halving else "optuna"
@@ -82,7 +82,7 @@ def test_it_learns() -> None:
         assert sum(levels[40:]) / 20 < 0.4 * sum(levels[:10]) / 10
 
 
-def test_what_becomes_of_trials_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_results_of_trials_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     searcher = make("optuna, halving", max_trials=6, max_concurrent_trials=6)
     study = searcher._source._study  # type: ignore[attr-defined]
     searcher.start()

@@ -25,7 +25,7 @@ def report(searcher: Searcher, number: int, metric: float | None, time: float = 
     return searcher.on_event(Validated(number, metric, time))
 
 
-def test_a_round_is_a_barrier_and_the_worst_go_on_from_the_best() -> None:
+def test_a_round_is_a_barrier_and_the_worst_continue_from_the_best() -> None:
     searcher = population()
     first = searcher.start()
     assert [type(action) for action in first] == [Create] * 6
@@ -43,7 +43,7 @@ def test_a_round_is_a_barrier_and_the_worst_go_on_from_the_best() -> None:
     assert actions[-4:] == [Continue(0, 32.0), Continue(5, 32.0), Continue(1, 32.0), Continue(2, 32.0)]
 
 
-def test_the_last_to_report_goes_on_in_place_when_nobody_copies_it() -> None:
+def test_the_last_to_report_continues_without_a_pause_if_it_is_not_copied() -> None:
     searcher = population()
     searcher.start()
     for number in range(5):
@@ -64,7 +64,7 @@ def test_to_the_end() -> None:
 
 
 @pytest.mark.parametrize("reason", ["errored", "canceled", "invalid_hp", "completed"])
-def test_a_trial_that_is_gone_is_replaced_after_the_round(reason: Any) -> None:
+def test_a_trial_that_ended_is_replaced_after_the_round(reason: Any) -> None:
     searcher = population()
     searcher.start()
     for number in range(5):
@@ -76,7 +76,7 @@ def test_a_trial_that_is_gone_is_replaced_after_the_round(reason: Any) -> None:
     assert searcher.on_event(Exited(5, reason)) == []
 
 
-def test_nobody_goes_on_from_what_is_no_number() -> None:
+def test_trials_without_a_metric_are_not_copied() -> None:
     searcher = population()
     searcher.start()
     for number in range(5):
@@ -86,7 +86,7 @@ def test_nobody_goes_on_from_what_is_no_number() -> None:
     assert searcher.failure is None
 
 
-def test_nobody_left() -> None:
+def test_no_trial_left() -> None:
     searcher = population()
     simulate(searcher, lambda create: Behaviour(lambda time: 1.0, ends_at=5, ends_as="errored"), slots=2)
     assert searcher.failure == "no trial of round 1 of 4 is left to continue from"

@@ -132,7 +132,7 @@ def test_a_state_saved_after_any_event_has_the_same_future(name: str, seed: int,
 @pytest.mark.parametrize("name", QUICK)
 @some
 @given(seed=st.integers(0, 2**31))
-def test_events_that_are_told_again_change_nothing(name: str, seed: int) -> None:
+def test_repeated_events_change_nothing(name: str, seed: int) -> None:
     searcher, past, chance = make(name, seed), list[Event](), random.Random(seed)
 
     def again(event: Event | None, actions: list[Action]) -> None:

@@ -52,14 +52,14 @@ def test_request_ids_are_uuids_of_the_stream() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_words_are_those_of_numpys_legacy_generator(seed: int) -> None:
+def test_random_words_are_those_of_numpys_legacy_generator(seed: int) -> None:
     ours, theirs = RandomStream(seed), np.random.RandomState(seed)
     assert [ours.word() for _ in range(5)] == np.frombuffer(theirs.bytes(20), "<u4").tolist()
     assert [ours.unit() for _ in range(3)] == theirs.random_sample(3).tolist()
 
 
 @given(st.integers(0, 2**70), st.integers(0, 1000))
-def test_whole_numbers_stay_in_their_bounds_and_a_state_goes_on(largest: int, before: int) -> None:
+def test_integers_stay_in_their_bounds_and_a_state_continues(largest: int, before: int) -> None:
     stream = RandomStream(3)
     for _ in range(before):
         stream.word()

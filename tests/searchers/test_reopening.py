@@ -16,7 +16,7 @@ SPACE = {"lr": {"type": "double", "minval": 0, "maxval": 1}}
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["errored", "completed", "reopen"])), max_size=30))
-def test_a_random_search_ends_when_all_are_over(history: list[tuple[int, str]]) -> None:
+def test_a_random_search_ends_when_all_have_ended(history: list[tuple[int, str]]) -> None:
     """Whatever happens in between, no trial is created twice, and a restored search behaves like the original."""
     searcher = build(config("random", max_trials=5, max_concurrent_trials=2), SPACE, 7)
     actions = list(searcher.start())
@@ -38,7 +38,7 @@ def test_a_random_search_ends_when_all_are_over(history: list[tuple[int, str]]) 
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_that_nothing_goes_on_changes_nothing(name: str) -> None:
+def test_reopening_no_trial_changes_nothing(name: str) -> None:
     """This includes the middle of a search: a user may have changed only settings that the search does not have."""
     searcher = make(name)
     actions = searcher.start()

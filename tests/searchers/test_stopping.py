@@ -89,7 +89,7 @@ def test_places_are_filled_on_exit_not_on_stop() -> None:
     assert created.number == 3
 
 
-def test_a_stopped_trial_that_still_reports_is_not_heard() -> None:
+def test_reports_of_a_stopped_trial_are_ignored() -> None:
     searcher = halving()
     searcher.start()
     report(searcher, 0, 0.1)
@@ -114,7 +114,7 @@ def test_a_failure_counts_once_as_the_worst_when_its_turn_has_come() -> None:
     assert report(searcher, 7, 0.52) == [Continue(7, 16.0)]  # second of eight
 
 
-def test_a_trial_that_ends_by_itself_is_compared_by_its_last_value() -> None:
+def test_a_trial_that_ends_on_its_own_is_compared_by_its_last_value() -> None:
     searcher = halving()
     searcher.start()
     report(searcher, 0, 0.5, time=3)

@@ -58,7 +58,7 @@ def test_a_configuration_that_is_wrong_is_refused_where_it_is_wrong() -> None:
         assert "did you mean mlflow?" in str(error.value)
 
 
-def test_a_run_with_a_name_that_nobody_knows_does_not_begin(monkeypatch: pytest.MonkeyPatch, data_home: Path) -> None:
+def test_a_run_with_an_unknown_name_does_not_begin(monkeypatch: pytest.MonkeyPatch, data_home: Path) -> None:
     monkeypatch.setenv("DET_SINKS", "wanbd")
     with pytest.raises(InvalidConfigurationException, match=r"DET_SINKS names 'wanbd'.*mlflow, wandb, trackio"):
         core.init()

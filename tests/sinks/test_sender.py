@@ -145,7 +145,7 @@ def test_large_reports_take_the_place_of_many_small_ones(monkeypatch: pytest.Mon
     assert waiting._bytes <= 1000
 
 
-def test_what_fails_is_told_once_and_tried_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_once_and_retried_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     failures = iter(range(4))
     back = threading.Event()
 

@@ -25,7 +25,7 @@ def weight_without() -> str:
     return weight(fit(LineTrial, seed=3, max_length=pytorch.Batch(40)))
 
 
-def test_a_service_is_told_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_gets_all_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without = weight_without()
     for name, value in client_that(tmp_path).items():
         monkeypatch.setenv(name, value)
@@ -63,7 +63,7 @@ def test_a_client_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert "hush" not in done.stderr
 
 
-def test_a_signal_is_obeyed_in_time_while_a_client_hangs(tmp_path: Path) -> None:
+def test_a_signal_is_handled_in_time_while_a_client_hangs(tmp_path: Path) -> None:
     env = {**os.environ, **client_that(tmp_path, "hang")}
     with subprocess.Popen(
         [*program(tmp_path, TRAINING), "--until-told"],

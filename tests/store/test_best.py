@@ -54,7 +54,7 @@ def test_what_is_no_number_never_wins(store: Store, smaller_is_better: bool) -> 
     assert len(store.experiments.validations(trial_id)) == len(NO_NUMBERS) + 2  # all are stored as given
 
 
-def test_a_better_one_that_was_gone_back_behind_does_not_count(store: Store) -> None:
+def test_a_better_one_after_the_step_of_a_restart_does_not_count(store: Store) -> None:
     lease, (trial_id,) = with_trials(store, 1)
     first = begin_managed(store, lease, trial_id)
     store.write([validation(first, step, 1 / step) for step in range(1, 9)])
@@ -110,7 +110,7 @@ STEPS = st.lists(st.integers(0, 6) | REPORTS, max_size=12)
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, smaller_is_better=st.booleans())
-def test_whatever_happens_it_is_what_the_metrics_say(store: Store, steps: list[Any], smaller_is_better: bool) -> None:
+def test_after_any_history_it_agrees_with_the_metrics(store: Store, steps: list[Any], smaller_is_better: bool) -> None:
     """An item of the history is a new attempt from a step on, or reports of the newest attempt or of an earlier one."""
     lease, (trial_id,) = with_trials(store, 1, smaller_is_better=smaller_is_better)
     attempts = [begin_managed(store, lease, trial_id)]

@@ -84,7 +84,7 @@ def test_copies_while_another_process_writes(tmp_path: Path, monkeypatch: pytest
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_copy_is_whole_or_not_there(tmp_path: Path) -> None:
+def test_a_copy_is_complete_or_absent(tmp_path: Path) -> None:
     damaged = tmp_path / "store.sqlite"
     store = open_store(damaged)
     fill(store)
@@ -149,7 +149,7 @@ def test_a_server_that_does_not_keep_references(postgres: PostgresServer, monkey
     assert findings() == ["logs: 1 of its references are not kept by the server"]
 
 
-def test_room_is_given_back_when_nobody_writes(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_reclaimed_when_no_process_writes(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DET_STORE", place)
     store = open_store(place)
     attempt = begin(store, process=alive())

@@ -61,7 +61,7 @@ class TestRuns:
         store.write([EndRow(first.trial_id, 1, "stopped", 5000.0, 7.5)])
         assert begin(store, checkpoint="c", steps=5).trial_id == first.trial_id
 
-    def test_a_run_goes_on_with_its_own_trial(self, store: Store) -> None:
+    def test_a_run_continues_its_own_trial(self, store: Store) -> None:
         first = begin(store, process=alive())
         store.write([checkpoint(first, 5, "c")])
         again = begin(store, process=alive(), previous=first)
@@ -315,7 +315,7 @@ class TestLogsAndRequests:
         assert store.requests(first.trial_id, after=number) == []
         assert begin(store, previous=first).last_request == number
 
-    def test_a_request_to_nobody_is_refused(self, store: Store) -> None:
+    def test_a_request_to_an_unknown_trial_is_refused(self, store: Store) -> None:
         with pytest.raises(StoreError, match="Trial 7 not found"):
             store.add_request(7, "kill")
 

@@ -86,7 +86,7 @@ class TestExperiments:
         found = get(lease.experiment_id)
         assert (found.state, found.progress, found.ended, found.name) == ("ACTIVE", 0.5, None, "other")
 
-    def test_who_is_not_there_is_named(self, store: Store) -> None:
+    def test_unknown_ids_are_named(self, store: Store) -> None:
         experiments = store.experiments
         calls: list[Callable[[], object]] = [
             lambda: experiments.get(7),
@@ -103,7 +103,7 @@ class TestExperiments:
             with pytest.raises(StoreError, match="Trial 8 not found"):
                 call()
 
-    def test_numbers_of_more_than_64_bits_are_refused_in_words(self, store: Store) -> None:
+    def test_numbers_of_more_than_64_bits_are_refused_with_a_message(self, store: Store) -> None:
         with pytest.raises(StoreError, match=r"64 bits|Experiment 100000000000000000000 not found"):
             store.experiments.get(10**20)
         with pytest.raises(StoreError, match=r"64 bits"):
@@ -150,12 +150,12 @@ class TestRunsByHand:
         lease, _ = with_trials(store, 1)
         assert store.experiments.cancel_paused(lease.experiment_id) == []
 
-    def test_nobody_can_run_them(self, store: Store) -> None:
+    def test_no_runner_can_acquire_them(self, store: Store) -> None:
         attempt = begin(store)
         with pytest.raises(StoreError, match="experiment 1 is a standalone run"):
             store.experiments.acquire(attempt.experiment_id, alive())
 
-    def test_one_that_starts_from_a_checkpoint_of_a_search_is_a_run_of_its_own(self, store: Store) -> None:
+    def test_one_that_starts_from_a_checkpoint_of_a_search_is_a_separate_run(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
         attempt = begin_managed(store, lease, trial_id)
         store.write([checkpoint(attempt, 5, "c"), EndRow(trial_id, 1, "completed", 5000.0, 7.5)])
@@ -265,7 +265,7 @@ class TestTrials:
                 store.experiments.commit(lease, change)
         assert store.experiments.trial(other).state == "QUEUED"
 
-    def test_the_latest_checkpoint_is_one_that_is_there(self, store: Store) -> None:
+    def test_the_latest_checkpoint_is_one_that_exists(self, store: Store) -> None:
         lease, (trial_id, _) = with_trials(store, 2)
         attempt = begin_managed(store, lease, trial_id)
         store.write([checkpoint(attempt, 9, "first"), checkpoint(attempt, 5, "second")])
@@ -284,7 +284,7 @@ class TestTrials:
 
 
 class TestAttempts:
-    def test_a_managed_attempt_is_of_its_trial_whatever_the_checkpoint_is_of(self, store: Store) -> None:
+    def test_a_managed_attempt_belongs_to_its_trial_with_any_checkpoint(self, store: Store) -> None:
         lease, (first, second) = with_trials(store, 2)
         attempt = begin_managed(store, lease, first)
         store.write([checkpoint(attempt, 5, "c")])
@@ -306,7 +306,7 @@ class TestAttempts:
         asked = managed_start(trial_id, new)
         assert store.begin_attempt(asked) == store.begin_attempt(asked)
 
-    def test_a_request_before_the_workers_are_there_is_not_missed(self, store: Store) -> None:
+    def test_a_request_before_the_workers_start_is_not_missed(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
         begin_managed(store, lease, trial_id)
         store.experiments.commit(lease, Change(requests=((trial_id, "pause"),)))

@@ -29,7 +29,7 @@ def test_its_newest_checkpoint_stays(store: Store) -> None:
     store.upkeep.mark_deleted(["old", "new"])
 
 
-def test_no_second_process_goes_on_with_it(store: Store) -> None:
+def test_no_second_process_continues_it(store: Store) -> None:
     attempt = store.begin_attempt(start(**NAMES))
     beat(store, attempt, 60)
     with pytest.raises(TrialAtWork, match=f"trial {attempt.trial_id}, .* is running in process 1 on {GONE.host}") as at:

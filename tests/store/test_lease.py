@@ -372,7 +372,7 @@ class Clock:
         return 1e9
 
 
-def test_each_holder_is_watched_for_the_whole_time(
+def test_each_holder_is_watched_for_the_full_time(
     store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The silent holder releases the lease at last, and another process gets it: its time starts anew."""
@@ -390,7 +390,7 @@ def test_each_holder_is_watched_for_the_whole_time(
     assert 39.0 < clock.now < 40.0
 
 
-def test_no_clock_is_believed(store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_clocks_are_not_used(store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch) -> None:
     """One clock is a day slow, another one a day fast: token and heartbeat do not depend on them."""
     held = held_experiment(store, GONE)
     for seconds in (-86400.0, 86400.0):

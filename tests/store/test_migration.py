@@ -72,7 +72,7 @@ def test_all_rows_are_still_there(old_place: str) -> None:
     store.close()
 
 
-def test_life_goes_on(old_place: str) -> None:
+def test_the_migrated_store_can_be_used(old_place: str) -> None:
     store: Store = open_store(old_place)
     attempt = begin(store, checkpoint="c", steps=5)
     assert (attempt.trial_id, attempt.number, attempt.metadata, attempt.last_request) == (1, 3, {"mine": 1}, 1)
@@ -81,7 +81,7 @@ def test_life_goes_on(old_place: str) -> None:
     store.close()
 
 
-def test_nothing_is_changed_while_runs_of_the_older_version_are_at_work(old_place: str) -> None:
+def test_nothing_is_changed_while_runs_of_the_older_version_are_active(old_place: str) -> None:
     run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         database = open_database(old_place)

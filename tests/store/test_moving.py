@@ -177,7 +177,7 @@ def test_an_export_is_on_disk_before_it_has_its_name(
     assert {(status.st_dev, status.st_ino) for status in written} <= flushed
 
 
-def test_what_is_there_is_not_replaced(tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_files_are_not_replaced(tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, tmp_path / "store.sqlite")
     take(exported)
     (tmp_path / "file").write_text("mine")
@@ -322,7 +322,7 @@ _VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_is_changed_in_a_file_the_store_stays_whole(
+def test_any_change_of_a_file_leaves_the_store_consistent(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = tmp_path_factory.mktemp("changed")

@@ -15,7 +15,7 @@ def end(store: Store, run: BegunAttempt, state: EndState = "completed", ended: f
     store.write([EndRow(run.trial_id, run.number, state, ended, 1.0)])
 
 
-def test_a_trial_that_is_known_by_its_names_goes_on_after_its_newest_checkpoint(store: Store) -> None:
+def test_a_trial_with_external_ids_continues_after_its_newest_checkpoint(store: Store) -> None:
     first = begin(store, external_experiment="my/../search", external_trial="a\n😀", seed=7)
     saved = checkpoint(first, 5)
     store.write([saved, metric(first, "training", 5, {"loss": 1.0}), metric(first, "training", 8, {"loss": 0.5})])

@@ -67,7 +67,7 @@ def test_what_cannot_be_done(store: Store) -> None:
     assert [entry.priority for entry in store.queue.entries("here", "me")] == [8]
 
 
-def test_of_many_who_add_it_at_once_one_does(store: Store, place: str) -> None:
+def test_of_many_processes_that_add_it_at_once_one_succeeds(store: Store, place: str) -> None:
     experiment, answers = new(store), list[str]()
 
     def add(number: int) -> None:

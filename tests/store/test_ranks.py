@@ -94,7 +94,7 @@ def test_a_newer_attempt_with_fewer_ranks_replaces_what_it_reports_again(store: 
     assert len(everything) == 6  # each rank's row for each step
 
 
-def test_each_rank_counts_its_reports_by_itself(store: Store) -> None:
+def test_each_rank_counts_its_reports_separately(store: Store) -> None:
     attempt = begin(store)
     rows = [reported(rank, attempt, "cpu", None, {"x": rank}) for rank in (0, 1)]
     rows = [row._replace(sequence=0) for row in rows]
@@ -128,7 +128,7 @@ def test_only_the_chief_decides_about_the_search(store: Store) -> None:
     assert list(invariants.broken_rules(store._database)) == []
 
 
-def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
+def test_one_process_is_warned_of_a_shared_metric(place: str) -> None:
     stores = [open_store(place) for _ in range(3)]
     attempt = begin(stores[0])
     # Written in transactions of several steps; in one of them no name is shared.
@@ -198,7 +198,7 @@ def test_a_status_changes_only_what_it_says(store: Store) -> None:
     assert (run.phase, run.progress, run.early_exit, run.stop_acknowledged) == ("validating", 0.75, "INVALID_HP", True)
 
 
-def test_the_chiefs_word_on_the_end_counts(store: Store) -> None:
+def test_the_end_that_the_chief_reports_counts(store: Store) -> None:
     attempt = begin(store)
     store.write([EndRow(attempt.trial_id, 1, "completed", 5000.0, 1.0, rank=1)])
     assert store.runs()[0].attempt.state == "completed"

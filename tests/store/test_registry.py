@@ -95,7 +95,7 @@ class TestVersions:
         assert (edited.name, edited.notes, edited.labels, edited.metadata) == ("best", ODD, ["l"], {"k": 1})
         assert (edited.checkpoint, edited.model_id) == (saved, model.id)
 
-    def test_only_a_whole_checkpoint_and_a_model_that_is_not_archived(self, store: Store, saved: str) -> None:
+    def test_only_a_complete_checkpoint_and_a_model_that_is_not_archived(self, store: Store, saved: str) -> None:
         model = store.registry.create_model("net")
         store.registry.edit_model(model.id, Edit(archived=True))
         with pytest.raises(StoreError, match="'net' is archived"):

@@ -123,7 +123,7 @@ def test_data_of_another_type_are_refused(name: str, arguments: list[Any]) -> No
         codec.method(name).decoded(arguments)
 
 
-def test_rows_of_several_types_are_told_apart() -> None:
+def test_rows_of_several_types_are_distinguished() -> None:
     rows = [
         MetricRow(1, 1, 0, "training", 1, "{}", 5.0),
         StatusRow(1, 1, "training", 0.5),

@@ -110,7 +110,7 @@ def test_hostile_requests_are_refused_without_harm(trials: Served, begun: BegunA
     assert trials.rows() == before
 
 
-def test_a_worker_of_another_version_is_told_so(trials: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_version_gets_an_error(trials: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(messages, "PROTOCOL", 99)
         body = ask(1, "job-1", "begin_attempt", managed_start(MINE, "job-1"))

@@ -53,7 +53,7 @@ class TestExperiments:
         store.upkeep.set_labels(experiment_id, ["x", "x"])
         assert store.experiments.get(experiment_id).labels == ["x"]
 
-    def test_a_block_of_the_configuration_is_changed_and_the_runner_told(self, store: Store) -> None:
+    def test_a_block_of_the_configuration_is_changed_and_the_runner_notified(self, store: Store) -> None:
         config = {"searcher": {"name": "random"}, "resources": {"slots_per_trial": 2}}
         experiment_id = store.experiments.create(new_experiment(config=config))
         store.upkeep.change_config(experiment_id, "resources", {"max_slots": 4})
@@ -154,7 +154,7 @@ class TestCheckpoints:
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="CANCELED", ended=9.0),)))
         store.upkeep.mark_deleted([new.checkpoint_id])
 
-    def test_a_clean_up_takes_only_what_nobody_needs(self, store: Store) -> None:
+    def test_a_clean_up_deletes_only_unneeded_checkpoints(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
         run = begin_managed(store, lease, trial_id)
         registered, surplus, newest = checkpoint(run, 1), checkpoint(run, 2), checkpoint(run, 3)
@@ -187,7 +187,7 @@ class TestCheckpoints:
         store.upkeep.mark_own_deleted("../never stored here")
         assert [row.state for row in store.checkpoints(run.trial_id)] == ["DELETED", "ACTIVE"]
 
-    def test_the_newest_of_a_standalone_run_that_is_at_work_stays(self, store: Store) -> None:
+    def test_the_newest_of_an_active_standalone_run_is_kept(self, store: Store) -> None:
         run = begin(store, process=alive())
         row = checkpoint(run, 1)
         store.write([row])
@@ -234,7 +234,7 @@ class TestCheckpoints:
         store.upkeep.delete_experiment(lease.experiment_id, lease)
         store.upkeep.mark_deleted([uuid])
 
-    def test_a_failed_trial_with_a_checkpoint_of_its_own_needs_no_other(self, store: Store) -> None:
+    def test_a_failed_trial_with_its_own_checkpoint_needs_no_other(self, store: Store) -> None:
         _, uuid = ended_standalone_run(store)
         lease = held_experiment(store)
         (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))

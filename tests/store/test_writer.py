@@ -57,7 +57,7 @@ def steps(place: str | Path, trial_id: int) -> list[int | None]:
         store.close()
 
 
-def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
+def test_flushed_reports_are_stored(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
     attempt = writer.query(begin)
     for step in range(1000):
@@ -80,7 +80,7 @@ def test_an_answer_knows_what_was_put_before(place: str, make_writer: Callable[.
         assert found.metrics == {"x": step}
 
 
-def test_nobody_waits_for_the_disk_while_there_is_room(
+def test_reports_do_not_wait_for_the_disk_while_the_buffer_has_space(
     tmp_path: Path, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     path = tmp_path / "store.sqlite"
@@ -224,7 +224,7 @@ def test_a_program_that_fails_does_not_wait_long_for_a_server(
         postgres.start()
 
 
-def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., Writer[Store]]) -> None:
+def test_a_server_that_never_existed_is_reported_soon(make_writer: Callable[..., Writer[Store]]) -> None:
     from tests.helpers.ranks import free_port
 
     writer = make_writer(f"postgresql://me@127.0.0.1:{free_port()}/x", patience=0.2)

@@ -53,7 +53,7 @@ def test_edits_are_stored(site: Site, store: Store) -> None:
     assert site.act("unarchive", [number])[0]["ok"]
 
 
-def test_each_id_has_a_result_of_its_own(site: Site, store: Store) -> None:
+def test_each_id_has_a_separate_result(site: Site, store: Store) -> None:
     number = ended(store)
     running, _ = with_trials(store, 1)
     results = site.act("archive", [number, 99, running.experiment_id, number])
@@ -243,7 +243,7 @@ def test_a_deletion_names_what_goes(site: Site, store: Store, tmp_path: Path) ->
     site.post("/api/actions/preview", {"action": "pause", "ids": [running.experiment_id]}, 422)
 
 
-def test_a_search_goes_on_in_the_queue_without_the_page(searches: QueuedSearch, static: Path) -> None:
+def test_a_search_continues_in_the_queue_without_the_page(searches: QueuedSearch, static: Path) -> None:
     number = searches.detach()
     searches.slow_down(number)
     with running_server(static, searches.env()) as server:

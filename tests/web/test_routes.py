@@ -410,7 +410,7 @@ def test_the_code_of_an_experiment_is_shown_without_following_links(site: Site, 
     }
 
 
-def test_code_is_compared_by_its_whole_content(site: Site, store: Store) -> None:
+def test_code_is_compared_by_its_complete_content(site: Site, store: Store) -> None:
     from determined.experiment.files import ExperimentFiles
 
     leases = [with_trials(store, 1)[0] for _ in range(2)]
@@ -552,7 +552,7 @@ def test_ten_thousand_trials_are_sent_at_once(site: Site, store: Store) -> None:
     assert experiment["trials"] == 10_000
 
 
-def test_pages_hear_of_statistics_that_were_computed_in_the_background(site: Site, store: Store) -> None:
+def test_pages_learn_of_statistics_that_were_computed_in_the_background(site: Site, store: Store) -> None:
     """The store has not changed, but the page shows that they are missing until it asks again."""
     for _ in range(30):
         store.write([metric(begin(store), "training", 1, {"loss": 1.0})])
@@ -605,7 +605,7 @@ def test_curves_keep_spikes_and_mark_what_is_not_finite(site: Site, store: Store
     assert profile["curves"][0]["points"] == 0
 
 
-def test_a_repeated_question_is_answered_anew_after_every_change(site: Site, store: Store) -> None:
+def test_a_repeated_request_gets_a_new_answer_after_every_change(site: Site, store: Store) -> None:
     attempt = begin(store)
     path = f"/api/curves?trials={attempt.trial_id}&key=training/loss"
     for step in (1, 2, 3):

@@ -236,7 +236,7 @@ def test_trials_say_which_nodes_are_not_used(fake: FakeBridge, monkeypatch: pyte
     assert (later.key, later.text) == ("1.1.2", line.text)
 
 
-def test_without_any_node_left_the_reasons_are_told(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_node_left_the_reasons_are_reported(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     fake.events_of("a", ["refused", "too old"])
     settle(engine)
@@ -277,7 +277,7 @@ def test_a_taken_port_is_not_the_trials_fault(fake: FakeBridge, engine: RayEngin
     assert event == Exited("1.1.1", 1, None, False, 2.0, lost=True)
 
 
-def test_the_word_for_a_taken_port_on_one_node_is_the_trials_own(
+def test_the_message_for_a_taken_port_on_one_node_is_the_trials_own(
     fake: FakeBridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = fake.engine(monkeypatch)

@@ -34,7 +34,7 @@ def ended_process() -> int:
     return process.pid
 
 
-def test_files_of_runs_that_ended_are_not_looked_at_any_more(tmp_path: Path) -> None:
+def test_files_of_runs_that_ended_are_not_checked_any_more(tmp_path: Path) -> None:
     files = GrowingFiles(tmp_path, seconds_after_end=0.0)
     ended, running = new_run(tmp_path, ended_process()), new_run(tmp_path, os.getpid())
     for run in (ended, running):

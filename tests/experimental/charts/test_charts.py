@@ -190,7 +190,7 @@ def test_what_cannot_be_compared_is_named(sdk: Determined, store: Store, tmp_pat
         other.compare([sdk.get_experiment(experiment)])
 
 
-def test_an_object_whose_rows_are_gone_still_shows_its_table(sdk: Determined, store: Store) -> None:
+def test_an_object_whose_rows_were_deleted_still_shows_its_table(sdk: Determined, store: Store) -> None:
     experiment, trials = searched(store, RATES)
     shown, trial = sdk.get_experiment(experiment), sdk.get_trial(trials[0])
     store._database.execute("DELETE FROM metrics")

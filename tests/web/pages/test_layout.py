@@ -16,7 +16,7 @@ from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
 from tests.web.pages.conftest import CONFIG, MODEL
 
 
-def test_a_phone_shows_the_chosen_tab_and_whole_titles(browser: api.Browser, ui: Ui) -> None:
+def test_a_phone_shows_the_chosen_tab_and_complete_titles(browser: api.Browser, ui: Ui) -> None:
     with visiting(browser, ui, width=375) as visitor:
         page = visitor.open("/experiments/1?tab=config")
         tab = page.locator(".tabs [aria-current=page]").bounding_box()
@@ -47,7 +47,7 @@ def test_deleted_checkpoints_are_counted_separately(visitor: Visitor) -> None:
     expect(page.locator(".panel-head h2")).to_have_text(title)
 
 
-def test_a_table_tells_of_metrics_that_are_not_among_its_columns_until_they_are(
+def test_a_table_names_metrics_that_are_not_among_its_columns_until_they_are(
     tmp_path: Path, browser: api.Browser
 ) -> None:
     if (reason := why_not()) is not None:
