@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.cases import CASES
-from bench.measure import FULL, QUICK, SMOKE
+from bench.measure import FULL, QUICK, SMOKE, ChildError
 from bench.table import Row, show
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,7 +33,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             continue
         started = time.monotonic()
         print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
-        rows += CASES[name](effort)
+        try:
+            rows += CASES[name](effort)
+        except ChildError as error:
+            # One process that crashes must not cost the measurements of an hour.
+            rows.append(Row(name, "", ok=False, must_be="to run", note=f"a process failed: {error}".strip()))
         print(f"{time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         # After every case, so that an interrupted run keeps what it has.
         result["rows"] = [asdict(row) for row in rows]

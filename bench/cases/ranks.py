@@ -96,9 +96,15 @@ def _joined() -> tuple[Callable[[Iterable[Any]], None], Callable[[], None]]:
 
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
-    model = DistributedDataParallel(work.make_model("mlp"))
-    optimizer = work.make_optimizer(model)
-    return lambda batches: work.train(model, optimizer, batches), distributed.destroy_process_group
+    models = [DistributedDataParallel(work.make_model("mlp"))]
+    optimizer = work.make_optimizer(models[0])
+
+    def leave() -> None:
+        """Leave the process group without a reference to it, or torch may abort the process at its exit."""
+        models.clear()
+        distributed.destroy_process_group()
+
+    return lambda batches: work.train(models[0], optimizer, batches), leave
 
 
 def measure(*, block: int, pairs: int, seed: int, who: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.measure import Pairs, Turns, summarize
+from bench.__main__ import main
+from bench.cases import CASES
+from bench.measure import Pairs, Turns, in_child, summarize
 from bench.table import Row, at_least, at_most, not_installed, show
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -117,6 +119,20 @@ def test_a_checkpoint_stands_beside_torch_save(tmp_path: Path) -> None:
     assert 0 < still["us"] < durable["us"]
     assert plain["us"] > 0
     assert len(after["detail"]["durable"]) == 2
+
+
+def test_a_case_whose_process_crashes_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(CASES, "crashes", lambda effort: [Row("never", str(in_child("os:abort", {})))])
+    monkeypatch.setitem(CASES, "works", lambda effort: [Row("works", "determined")])
+    main(["--only", "crashes", "--only", "works", "--results", str(tmp_path)])
+    (kept,) = tmp_path.glob("*.json")
+    assert [(row["case"], row["ok"]) for row in json.loads(kept.read_text())["rows"]] == [
+        ("crashes", False),
+        ("works", None),
+    ]
+    assert "a process failed" in capsys.readouterr().out
 
 
 def test_turns_give_the_contender_its_blocks_and_the_bare_loop_as_many() -> None:
