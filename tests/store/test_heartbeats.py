@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from determined.errors import CheckpointInUse, TrialAtWork
+from determined.store import heartbeats
 from determined.store.rows import BegunAttempt, HeartbeatRow
 from determined.store.store import Store
 from tests.store.rows import GONE, begin, checkpoint, start
@@ -52,3 +53,11 @@ def test_the_start_is_the_first_heartbeat(store: Store) -> None:
     now = time.time()
     attempt = store.begin_attempt(start()._replace(started=now))
     assert [row.heartbeat for row in store.attempts(attempt.trial_id)] == [now]
+
+
+def test_a_clock_that_is_behind_does_not_prolong_the_watching(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = begin(store)
+    beat(store, attempt, -86_400)
+    monkeypatch.setattr(heartbeats, "_SECONDS_ALIVE", 0.5)
+    assert heartbeats.is_at_work(store.attempts(attempt.trial_id)[-1])
+    assert not heartbeats.is_at_work_after_watching(lambda: store.attempts(attempt.trial_id)[-1])

@@ -46,7 +46,9 @@ def is_at_work_after_watching(newest: Callable[[], Attempt]) -> bool:
     """
     first = newest()
     attempt = first
-    while is_at_work(attempt):
+    # By the monotonic clock: on a machine whose clock is a day behind, the last heartbeat would be recent for a day.
+    deadline = time.monotonic() + _SECONDS_ALIVE
+    while is_at_work(attempt) and time.monotonic() < deadline:
         if on_this_machine(attempt.process) or (attempt.number, attempt.heartbeat) != (first.number, first.heartbeat):
             return True
         if attempt is first:
