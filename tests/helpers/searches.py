@@ -59,11 +59,15 @@ class Search:
 
     def create(self, *options: str) -> int:
         """Create the experiment without running it."""
+        done = self.det("experiment", "create", *self.written(), "--paused", "--json", *options)
+        return int(json.loads(done.stdout)["id"])
+
+    def written(self) -> list[str]:
+        """Write the configuration to a file; return it and the model directory, the arguments of `create`."""
         self.home.mkdir(parents=True, exist_ok=True)
         config = self.home / "config.yaml"
         config.write_text(dump_yaml(self.config))
-        done = self.det("experiment", "create", str(config), str(self.model_dir), "--paused", "--json", *options)
-        return int(json.loads(done.stdout)["id"])
+        return [str(config), str(self.model_dir)]
 
     def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
         """Run it in the background, in a separate process group; its output is appended to `said`."""

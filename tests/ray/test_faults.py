@@ -287,19 +287,14 @@ def test_a_trial_that_can_never_fit(
     fragile: RayCluster, nodes: tuple[RayNode, RayNode], make_search: MakeSearch
 ) -> None:
     search = make_search({**SLOW, "resources": {"slots_per_trial": 50}}, fragile, model=MODEL)
-    done = search.det("experiment", "create", *created(search), check=False)
+    done = search.det("experiment", "create", *search.written(), check=False)
     assert done.returncode != 0
     said = done.stdout + done.stderr
     assert "50 CPU slots" in said
     assert "(127.0.0" in said
-
-
-def created(search: Search) -> list[str]:
-    from determined.config.dump import dump_yaml
-
-    config = search.home / "config.yaml"
-    config.write_text(dump_yaml(search.config))
-    return [str(config), str(search.model_dir)]
+    (listed,) = json.loads(search.det("experiment", "list", "--json").stdout)
+    assert listed["state"] == "PAUSED"
+    assert "50 CPU slots" in search.det("experiment", "describe", "1").stdout
 
 
 @pytest.mark.thorough

@@ -6,7 +6,6 @@ after the head of the cluster was lost.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import time
 from collections.abc import Callable
@@ -20,10 +19,11 @@ from determined.engines.ray.bridge_process import BridgeProcess
 from determined.engines.ray.encoding import decode_event, encode_job, encode_parts
 from determined.engines.ray.jobs import KILLED, Jobs
 from determined.engines.ray.nodes import Nodes
+from determined.engines.ray.package import check_package
 from determined.engines.ray.placement import Group, Groups, Share
 from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.engines.ray.store_calls import StoreCall, answered, decode_call
-from determined.errors import EngineError, MissingExtraError
+from determined.errors import EngineError
 from determined.paths import runs_dir
 from determined.sentences import counted
 
@@ -60,9 +60,7 @@ class RayEngine:
         silence_seconds: float = 20.0,
         bridge: Callable[[], BridgeProcess] = BridgeProcess,
     ) -> None:
-        if importlib.util.find_spec("ray") is None:
-            # Not imported here: only the bridge may load it.
-            raise MissingExtraError('the engine ray needs the package ray: pip install "determined-pytorch[ray]"')
+        check_package()
         self._groups = Groups(slots_per_job)
         self._nodes = Nodes(single_node)
         self._jobs = Jobs()

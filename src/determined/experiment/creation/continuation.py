@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from determined.config.derive import derive
+from determined.config.engine import parse_engine
 from determined.config.experiment import ExperimentConfig, load_experiment
 from determined.config.registry.search_methods import SearchMethod, search_method
 from determined.config.secrets.fixed_secrets import mask_fixed
@@ -161,8 +162,12 @@ def _change(
     # The file keeps the asterisks of variables that come from the environment: the next process needs them as well.
     complete = StoredConfig(with_secrets(config.plain(), continuing(experiment.id)))
     if "entrypoint" in names:
-        hook = startup_hook.prepare(files, complete)
-        entrypoint_check.check(settings_of(complete).command, files.place or files.code, complete, None, hook)
+        command, place = settings_of(complete).command, files.place or files.code
+        if parse_engine(complete.resources.engine, "resources.engine").is_local:
+            hook = startup_hook.prepare(files, complete)
+            entrypoint_check.check(command, place, complete, None, hook)
+        else:
+            entrypoint_check.check_files(command, place, complete)
     return _Change(before, config, names)
 
 

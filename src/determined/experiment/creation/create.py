@@ -64,7 +64,8 @@ def create_experiment(
 
     With `in_place` its trials work in the model directory itself, and the copy is only a record of the code, without
     data. For a fork the model directory is the other experiment's copy, which is copied as it is. `say` is called with
-    lines for the user about the startup hook, which runs here because the entrypoint may import what it installs.
+    lines for the user about the startup hook, which runs here because the entrypoint may import what it installs. For
+    a cluster neither is run: its nodes may be able to do what this machine cannot.
     """
     validated = complete(
         loaded.config,
@@ -77,7 +78,8 @@ def create_experiment(
     config.plain["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
     # Everything that can be refused is checked before code is copied.
-    if parse_engine(config.resources.engine, "resources.engine").is_local:
+    is_local = parse_engine(config.resources.engine, "resources.engine").is_local
+    if is_local:
         check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
     # A storage that cannot be written is refused now, and not when the first trial has trained for hours.
@@ -95,15 +97,19 @@ def create_experiment(
             code = copy_model_dir(model_dir, include, files.code, leave_out)
         else:
             code = copy_code(model_dir, files.code)
-        hook = _prepared_hook(files, config, say)
+        hook = _prepared_hook(files, config, say) if is_local else None
         # The check below runs in the warm process of that interpreter.
         if engine is not None:
             engine.use(Interpreter() if hook is None else hook.interpreter())
+        place = files.place or files.code
         try:
-            entrypoint_check.check(settings.command, files.place or files.code, config, engine, hook)
+            if is_local:
+                entrypoint_check.check(settings.command, place, config, engine, hook)
+            else:
+                entrypoint_check.check_files(settings.command, place, config)
         except InvalidExperimentException as error:
-            place = loaded.place_of("entrypoint")
-            raise InvalidExperimentException(f"{place}: {error}" if place else str(error)) from None
+            where = loaded.place_of("entrypoint")
+            raise InvalidExperimentException(f"{where}: {error}" if where else str(error)) from None
         # The file before the row: a row without its configuration could never run.
         files.write_config(config.plain)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from determined.config.stored import StoredConfig
 from determined.engines.base import Engine, Exited, Interpreter, Job, Line
 from determined.engines.command import Command, Harness, Module, Script
 from determined.errors import InvalidExperimentException
+from determined.experiment.code import startup_hook
 from determined.experiment.code.startup_hook import PreparedHook
 from determined.experiment.runner.trials.environment import user_variables
 
@@ -38,14 +40,53 @@ def check(command: Command, code: Path, config: StoredConfig, engine: Engine | N
         _check_script(Path(command.argv[0]), code)
 
 
+def check_files(command: Command, code: Path, config: StoredConfig) -> None:
+    """Check that the entrypoint exists and is valid Python, without running anything; raise otherwise.
+
+    For an experiment on a cluster: its nodes may have packages, GPUs and files that this machine has not.
+    """
+    # A startup hook, which runs on the nodes, may write or install what is missing here.
+    is_complete = not (startup_hook.is_wanted(config) and startup_hook.has_hook(code))
+    if isinstance(command, Script):
+        script = Path(command.argv[0])
+        if is_complete or (code / script).is_file():
+            _check_script(script, code)
+    elif isinstance(command, Harness):
+        name = command.trial.partition(":")[0]
+        path = Path(*name.split("."))
+        found = [file for file in (path.with_suffix(".py"), path / "__init__.py") if (code / file).is_file()]
+        if found:
+            _check_syntax(found[0], code)
+        elif is_complete and not _may_be_installed(name.partition(".")[0], code, user_variables(config)):
+            raise InvalidExperimentException(
+                f"entrypoint: there is no {path.with_suffix('.py')} in the model directory, and no package of this name"
+            )
+
+
+def _may_be_installed(module: str, code: Path, variables: dict[str, str]) -> bool:
+    """Return whether a module that has no file of its own in the model directory may be found on a node."""
+    if (code / f"{module}.py").exists():
+        return False
+    # Its own modules may be compiled, and PYTHONPATH is one of the nodes.
+    return (
+        bool(list(code.glob(f"{module}.*.so")) or list(code.glob(f"{module}/**/*.so")))
+        or "PYTHONPATH" in variables
+        or (not (code / module).exists() and importlib.util.find_spec(module) is not None)
+    )
+
+
 def _check_script(script: Path, code: Path) -> None:
     """Raise InvalidExperimentException if a script is missing or has a syntax error."""
-    path = code / script
-    if not path.is_file():
+    if not (code / script).is_file():
         raise InvalidExperimentException(f"entrypoint: there is no {script} in the model directory")
+    _check_syntax(script, code)
+
+
+def _check_syntax(script: Path, code: Path) -> None:
+    """Raise InvalidExperimentException if a file is not valid Python."""
     try:
         # Parsed and not imported: a script trains when it is imported.
-        ast.parse(path.read_bytes(), filename=str(script))
+        ast.parse((code / script).read_bytes(), filename=str(script))
     except (SyntaxError, ValueError) as error:
         raise InvalidExperimentException(f"entrypoint: {script} is not Python that can be run: {error}") from None
 

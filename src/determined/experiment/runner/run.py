@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from determined.config.stored import StoredConfig
 from determined.config.stored_model import stored_model
 from determined.engines.base import Engine
 from determined.engines.local import LocalEngine
-from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.errors import DeterminedError, ExperimentHeld, InvalidExperimentException
 from determined.experiment.checkpoints.of_trials import TrialCheckpoints
 from determined.experiment.creation.current_config import present_config
 from determined.experiment.creation.masked_secrets import continuing, with_secrets
@@ -34,7 +34,8 @@ from determined.experiment.runner.view import Observer
 from determined.searchers.base import Extended
 from determined.sentences import counted
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import Experiment
+from determined.store.experiment_changes import Change, ExperimentChange
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.open import open_store, patience
 from determined.store.relay.server import RelayServer
 from determined.store.states import ExperimentState
@@ -115,12 +116,14 @@ def run_experiment(
         # A separate writer for logs: a flood of lines must not delay decisions.
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
-        if engine is None or isinstance(engine, EngineChoice):
-            engine = cleanup.enter_context(
-                _opened(engine or EngineChoice(), slots, experiment, store_place, files, settings)
-            )
-        if (reason := engine.reason_not_to_fit(settings.slots_per_trial)) is not None:
-            refuse_slots(reason)
+        choice = engine if isinstance(engine, EngineChoice) else EngineChoice()
+        # The queue tries again.
+        is_paused = not in_queue and not choice.is_local and experiment.state in ("ACTIVE", "PAUSED")
+        with _paused_if_refused(writer, holding.lease, settings) if is_paused else nullcontext():
+            if engine is None or isinstance(engine, EngineChoice):
+                engine = cleanup.enter_context(_opened(choice, slots, experiment, store_place, files, settings))
+            if (reason := engine.reason_not_to_fit(settings.slots_per_trial)) is not None:
+                refuse_slots(reason)
         # The local engine has no more slots than these; on a cluster they are a limit for this run.
         most_slots = entry.slots if in_queue and entry is not None else slots if engine.spans_machines else None
         if most_slots is not None and most_slots < settings.slots_per_trial:
@@ -172,6 +175,20 @@ def run_experiment(
         if in_queue and state != "ACTIVE":
             writer.query(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
+
+
+@contextmanager
+def _paused_if_refused(writer: Writer[Store], lease: Lease, settings: Settings) -> Iterator[None]:
+    """Pause an experiment that a cluster refuses, with the reason: otherwise it would be listed as active for ever."""
+    try:
+        yield
+    except DeterminedError as error:
+        reason = line_mask(os.environ, settings.config.plain)(str(error))
+        paused = Change(experiment=ExperimentChange(state="PAUSED", reason=reason))
+        writer.query(lambda store: store.experiments.commit(lease, paused))
+        number = lease.experiment_id
+        logger.warning("experiment %d is paused; to try again: det experiment activate %d", number, number)
+        raise
 
 
 def _opened(

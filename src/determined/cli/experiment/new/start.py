@@ -204,12 +204,16 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
     from determined.config.engine import parse_engine
     from determined.config.stored import StoredConfig
     from determined.engines.local import LocalEngine
+    from determined.engines.ray.package import check_package
     from determined.experiment.creation.create import create_experiment
 
     choice = parse_engine(loaded.config.resources.engine or "local", "resources.engine")
-    with ExitStack() as checking:
-        engine = checking.enter_context(LocalEngine(options.slots if choice.is_local else None))
-        if options.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
+    with ExitStack() as opened:
+        engine = opened.enter_context(LocalEngine(options.slots)) if choice.is_local else None
+        # Before anything is created, so that a refusal leaves nothing behind.
+        if engine is None:
+            check_package()
+        elif options.sharing == "fail":
             reserve_slots(engine, StoredConfig(loaded.config.plain()), None, options.sharing, say_on_stderr)
         with opened_store() as store:
             created = create_experiment(
@@ -225,15 +229,12 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions)
         with continuing_without_output():
             click.echo(f"Created experiment {created.experiment_id}", err=options.form == "json")
         _print_skipped_files(created.code)
-        if not choice.is_local:
-            # It has only checked the entrypoint; its warm process is not needed during the run on the cluster.
-            checking.close()
         try:
             return run_here(
                 created.experiment_id,
                 new=True,
                 slots=options.slots,
-                engine=engine if choice.is_local else choice,
+                engine=choice if engine is None else engine,
                 follow=options.follow,
                 form=options.form,
                 sharing=options.sharing,
