@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from determined.engines.base import Event, Exited, Line
 from determined.engines.ray.engine import RayEngine
 from tests.engines.contract import Bench
+from tests.helpers.searches import DET
 from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster
 from tests.ray.conftest import ONE_TRIAL, MakeSearch
@@ -135,18 +137,42 @@ def test_a_refused_node_is_avoided_with_the_reason(cluster: RayCluster, tmp_path
 
 def test_a_cluster_with_authentication(closed: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
     search = make_search(ONE_TRIAL, closed)
-    experiment = search.create()
     wrong = tmp_path / "wrong"
     wrong.write_text("another-token" * 3)
     right = search.environment["RAY_AUTH_TOKEN_PATH"]
     search.environment["RAY_AUTH_TOKEN_PATH"] = str(wrong)
-    said = search.activate(experiment, expect=1)
+    refused = search.det("experiment", "create", *search.written(), check=False)
+    said = refused.stdout + refused.stderr
+    assert refused.returncode == 1, said
     assert "Traceback" not in said
     (line,) = [line for line in said.splitlines() if "cannot connect" in line]
     assert "RAY_AUTH_MODE is token here" in line
+    assert "experiment 1 is paused; to try again: det experiment activate 1" in said
+    (listed,) = json.loads(search.det("experiment", "list", "--json").stdout)
+    experiment = listed["id"]
+    assert listed["state"] == "PAUSED"
+    assert "cannot connect" in search.det("experiment", "describe", "1").stdout
     search.environment["RAY_AUTH_TOKEN_PATH"] = right
     search.activate(experiment)
     assert search.record(experiment)["state"] == "COMPLETED"
+
+
+def test_the_queue_runs_an_experiment_on_a_cluster_with_authentication(
+    closed: RayCluster, make_search: MakeSearch
+) -> None:
+    """The daemon was started by somebody who does not know the cluster."""
+    search = make_search(ONE_TRIAL, closed)
+    experiment = search.create()
+    without = {name: value for name, value in search.env().items() if not name.startswith(("RAY_", "DET_ENGINE"))}
+    with subprocess.Popen(
+        [*DET, "queue", "serve", "--idle", "60"], env=without, stdout=subprocess.PIPE, text=True
+    ) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()  # it serves
+        search.det("experiment", "activate", str(experiment), "--detach")
+        search.wait_for(lambda store: store.queue.find(experiment) is None)
+        daemon.terminate()
+    assert search.record(experiment)["state"] == "COMPLETED", search.det("queue", "--json").stdout
 
 
 def test_nothing_of_ours_listens_on_the_network(cluster: RayCluster, tmp_path: Path) -> None:
@@ -184,6 +210,14 @@ def test_ray_is_loaded_by_the_bridge_alone() -> None:
         [sys.executable, "-c", f"{help_}assert 'ray' not in sys.modules"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_unreachable_cluster_leaves_no_experiment_that_seems_to_run(make_search: MakeSearch) -> None:
+    search = make_search(ONE_TRIAL)
+    refused = search.det("experiment", "create", *search.written(), "--engine", "ray:127.0.0.1:1", check=False)
+    assert "cannot connect to the Ray cluster 127.0.0.1:1" in refused.stderr
+    (listed,) = json.loads(search.det("experiment", "list", "--json").stdout)
+    assert listed["state"] == "PAUSED"
 
 
 @pytest.mark.parametrize("address", ["ray://127.0.0.2:10001"])

@@ -22,6 +22,8 @@ from determined.experiment.files import ExperimentFiles
 # Names of variables that are not stored. Broader than the masking elsewhere, to cover PGPASSWORD, OPENAI_APIKEY,
 # TOKEN_2 and MYSQL_PWD: an omitted variable is taken from the daemon's environment, but a stored secret would leak.
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASS|PWD.|.PWD|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
+# How Ray authenticates, and where its token is. Neither is a secret, and the daemon may know no cluster.
+_NO_SECRETS = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
 _DEFINED_BY_DAEMON = (
     "CUDA_VISIBLE_DEVICES",
     "DET_SLOTS",
@@ -61,4 +63,6 @@ def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> 
 
 def _comes_from_daemon(name: str, value: str) -> bool:
     """Return whether a variable is not stored but taken from the daemon: a secret, or one that defines its slots."""
+    if name in _NO_SECRETS:
+        return False
     return name in _DEFINED_BY_DAEMON or bool(_SECRET.search(name)) or mask_secrets(value, name) != value
