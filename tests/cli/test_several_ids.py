@@ -12,10 +12,12 @@ from click.testing import CliRunner
 
 from determined.cli.main import main
 from determined.store.process import this_user
+from determined.store.rows import EndRow
 from determined.store.store import Store
 from determined.store.substores.queue import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import Terminal, det, det_json, det_ok
+from tests.store.rows import begin
 
 
 @pytest.fixture
@@ -273,3 +275,14 @@ def test_commands_for_one_say_so(four: list[int]) -> None:
             refused = det("e", command, *words)
             assert (refused.exit_code, refused.stdout) == (2, ""), (command, words)
             assert "this command takes one" in refused.stderr
+
+
+def test_interrupted_standalone_runs_are_completed_where_commands_accept_them(store: Store) -> None:
+    run = begin(store)
+    store.write([EndRow(run.trial_id, 1, "stopped", 9.0, 1.0)])
+    number = str(run.experiment_id)
+    for command in ("archive", "delete", "cancel"):
+        assert completed(f"det e {command} ") == [(number, "mine PAUSED")], command
+    for command in ("activate", "continue", "pause"):
+        assert completed(f"det e {command} ") == [], command
+    det_ok("e", "archive", number)

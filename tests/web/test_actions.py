@@ -15,7 +15,7 @@ import pytest
 
 from determined.checkpoint_storage import manifest
 from determined.cli.main import main
-from determined.store.experiment_changes import Change, ExperimentChange
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.process import Process
 from determined.store.store import Store
 from tests.helpers.waiting import wait_until
@@ -341,7 +341,7 @@ def test_commands_and_programs_that_are_copied_work(site: Site, store: Store, pl
     assert len(programs) == 6
     source = "import json, sys\nfor program in json.load(sys.stdin):\n    exec(program, {})"
     done = subprocess.run(
-        [sys.executable, "-c", source],
+        [sys.executable, "-W", "error::FutureWarning", "-c", source],
         env={**os.environ, "DET_STORE": place},
         input=json.dumps(programs),
         capture_output=True,
@@ -368,3 +368,24 @@ def _parse(words: list[str]) -> None:
 
 def _row(server: Server, number: int) -> Any:
     return server.get(f"/api/experiments/{number}")["row"]
+
+
+def test_a_trial_of_a_paused_search_can_be_killed(site: Site, store: Store) -> None:
+    lease, (trial,) = with_trials(store, 1)
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(state="PAUSED")))
+    store.experiments.release(lease)
+    detail = site.get(f"/api/trials/{trial}")
+    assert _enabled(detail, "kill_trial")
+    (result,) = site.act("kill_trial", [trial])
+    assert result["ok"]
+    assert "when the experiment is activated" in result["message"]
+    assert site.get("/api/trials")["rows"][0]["pending"] == "kill"
+
+
+def test_an_ended_trial_cannot_be_killed(site: Site, store: Store) -> None:
+    lease, (trial,) = with_trials(store, 1)
+    store.experiments.commit(lease, Change(trials=(TrialChange(trial, state="COMPLETED", ended=3.0),)))
+    detail = site.get(f"/api/trials/{trial}")
+    assert not _enabled(detail, "kill_trial")
+    (result,) = site.act("kill_trial", [trial])
+    assert (result["ok"], "it has already ended (COMPLETED)" in result["message"]) == (False, True)

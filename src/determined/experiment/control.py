@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.experiment.possible_actions import why_not, why_not_kill
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.experiment_records import Experiment, Lease, Trial
 from determined.store.process import is_abandoned, this_process
-from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
+from determined.store.states import WITH_PROCESSES
 from determined.store.store import Store
 
 _NOT_RUNNING = "Experiment {} was not running; it is now {}."
@@ -47,8 +48,8 @@ def request(store: Store, experiment_id: int, kind: StopRequest) -> str:
 def kill_trial(store: Store, trial_id: int) -> str:
     """Kill a trial, and return a sentence about what was done. The search continues without it."""
     trial = store.experiments.trial(trial_id)
-    if trial.state in TRIAL_ENDED:
-        raise InvalidExperimentException(f"trial {trial_id} has already ended ({trial.state})")
+    if (reason := why_not_kill(trial)) is not None:
+        raise InvalidExperimentException(reason)
     return kill_live_trial(store, trial)
 
 
@@ -83,8 +84,8 @@ def _request_standalone(store: Store, experiment_id: int, kind: StopRequest) -> 
 
 def _refuse_ended(experiment: Experiment) -> None:
     """Raise InvalidExperimentException if an experiment has ended."""
-    if experiment.state in EXPERIMENT_ENDED:
-        raise InvalidExperimentException(f"it has already ended ({experiment.state})")
+    if (reason := why_not("cancel", experiment)) is not None:
+        raise InvalidExperimentException(reason)
 
 
 def _carry_out(store: Store, lease: Lease, kind: StopRequest) -> None:
@@ -99,5 +100,5 @@ def _carry_out(store: Store, lease: Lease, kind: StopRequest) -> None:
         trials = tuple(TrialChange(trial.id, state="CANCELED", ended=now) for trial in live)
         change = ExperimentChange(state="CANCELED", ended=now)
     # Processes that a suspended runner has left behind read these requests.
-    requests = tuple((trial.id, kind) for trial in live if trial.state in ("RUNNING", "STOPPING"))
+    requests = tuple((trial.id, kind) for trial in live if trial.state in WITH_PROCESSES)
     store.experiments.commit(lease, Change(trials=trials, experiment=change, requests=requests))

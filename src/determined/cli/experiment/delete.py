@@ -18,7 +18,7 @@ from determined.sentences import counted
     kind="experiment",
     filters=True,
     archived="on request",
-    complete=complete_experiments_that("have ended"),
+    complete=complete_experiments_that("can be deleted"),
     action="delete {experiment_id:experiment}",
 )
 @with_yes

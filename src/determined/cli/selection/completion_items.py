@@ -16,9 +16,10 @@ from click.shell_completion import CompletionItem
 from determined.cli.display.safe_text import visible
 from determined.sentences import counted
 from determined.store.process import is_abandoned
-from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
+from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING
 
 if TYPE_CHECKING:
+    from determined.experiment.possible_actions import ExperimentAction
     from determined.store.databases.base import Database
     from determined.store.experiment_records import Experiment, Trial
 
@@ -45,24 +46,30 @@ def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Compl
     return complete
 
 
+def _allows(action: ExperimentAction) -> Callable[[Experiment], bool]:
+    """Return a test of whether an experiment allows an action."""
+
+    def allows(row: Experiment) -> bool:
+        # Imported on use, because most words that are completed are no ids.
+        from determined.experiment.possible_actions import why_not
+
+        return why_not(action, row) is None
+
+    return allows
+
+
 # The experiments to which a command applies: a condition of the query, which limits what is read, and a test of each
 # row, because the state of a standalone run and whether a process runs an experiment are not in the database.
 SUITABLE: dict[str, tuple[str, Callable[[Experiment], bool]]] = {
     "are not archived": ("e.archived = 0", lambda row: True),
     "are archived": ("e.archived = 1", lambda row: True),
-    "have ended": ("1 = 1", lambda row: row.state in EXPERIMENT_ENDED),
-    "have ended and are not archived": ("e.archived = 0", lambda row: row.state in EXPERIMENT_ENDED),
     "have not ended": ("e.archived = 0", lambda row: row.state not in EXPERIMENT_ENDED),
     "are running": ("e.archived = 0", lambda row: row.state in EXPERIMENT_RUNNING),
     "are not running": ("1 = 1", lambda row: row.state not in EXPERIMENT_RUNNING or is_abandoned(row)),
-    "can be activated": (
-        "e.archived = 0 AND e.by_hand = 0",
-        lambda row: row.state not in EXPERIMENT_ENDED and (row.state not in EXPERIMENT_RUNNING or is_abandoned(row)),
-    ),
-    "can be continued": (
-        "e.archived = 0 AND e.by_hand = 0",
-        lambda row: row.state not in EXPERIMENT_RUNNING or is_abandoned(row),
-    ),
+    "can be archived": ("e.archived = 0", _allows("archive")),
+    "can be deleted": ("1 = 1", _allows("delete")),
+    "can be activated": ("e.archived = 0 AND e.by_hand = 0", _allows("activate")),
+    "can be continued": ("e.archived = 0 AND e.by_hand = 0", _allows("continue")),
     "are in the queue": ("e.id IN (SELECT experiment_id FROM queue)", lambda row: True),
 }
 
@@ -120,8 +127,10 @@ def trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
 
 @_from_store
 def running_trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer trials that have not ended, newest first."""
-    return _trials(database, incomplete, lambda row: row.state not in TRIAL_ENDED)
+    """Offer trials that can be killed, newest first."""
+    from determined.experiment.possible_actions import why_not_kill
+
+    return _trials(database, incomplete, lambda row: why_not_kill(row) is None)
 
 
 def _trials(database: Database, incomplete: str, suits: Callable[[Trial], bool]) -> list[CompletionItem]:

@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
-from determined.config.stored import StoredConfig
+from typing import get_args
+
+from determined.experiment.possible_actions import ExperimentAction, why_not, why_not_kill
 from determined.store.experiment_records import Experiment, Trial
-from determined.store.process import has_runner
-from determined.store.standalone_runs import is_finished_or_interrupted
-from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
+from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 from determined.web.api.shapes import ActionState
+
+# Actions that need the files of the experiment, which may be on another machine.
+_WITH_FILES = ("activate", "continue", "extend", "fork")
 
 
 def experiment_actions(experiment: Experiment) -> list[ActionState]:
     """Return the actions on an experiment, each with the reason if it cannot be requested now."""
-    ended = _ended(experiment)
-    over = is_finished_or_interrupted(experiment)
-    reasons = {
-        "pause": ended or ("it is paused already" if experiment.state == "PAUSED" else None),
-        "activate": _standalone(experiment)
-        or (f"{ended}: continue or fork it" if ended else None)
-        or ("it is running" if _has_runner(experiment) and experiment.state != "PAUSED" else None)
-        or _elsewhere(experiment),
-        "cancel": ended,
-        "kill": ended,
-        "continue": _standalone(experiment)
-        or ("it is running: pause it first" if _has_runner(experiment) else None)
-        or _elsewhere(experiment),
-        "extend": _standalone(experiment)
-        or (
-            "its search has no number of trials"
-            if StoredConfig(experiment.config).searcher.max_trials is None
-            else "it is running: pause it first"
-            if _has_runner(experiment)
-            else None
-        )
-        or _elsewhere(experiment),
-        "fork": _standalone(experiment) or _elsewhere(experiment),
-        "archive": "it is archived"
-        if experiment.archived
-        else None
-        if is_finished_or_interrupted(experiment)
-        else "it has not ended",
-        "unarchive": None if experiment.archived else "it is not archived",
+    reasons: dict[str, str | None] = {}
+    for action in get_args(ExperimentAction):
+        elsewhere = _elsewhere(experiment) if action in _WITH_FILES else None
+        reasons[action] = why_not(action, experiment) or elsewhere
+    reasons |= {
         "label": None,
         "unlabel": None if experiment.labels else "it has no labels",
         "rename": None,
         "describe": None,
         "note": None,
-        "delete": None if over else "it has not ended: cancel or kill it first",
     }
-    return [{"name": name, "enabled": why is None, "why_not": why} for name, why in reasons.items()]
+    reasons["delete"] = reasons.pop("delete")  # the last of the menu
+    return _action_states(reasons)
 
 
 def trial_actions(experiment: Experiment, trial: Trial) -> list[ActionState]:
     """Return the actions on a trial."""
-    why = f"it has already ended ({trial.state})" if trial.state in TRIAL_ENDED else None
-    if why is None and experiment.state == "PAUSED" and not experiment.is_standalone:
-        why = "its experiment is paused"
-    reasons = {"kill_trial": why, "fork": _standalone(experiment) or _elsewhere(experiment)}
+    fork = why_not("fork", experiment) or _elsewhere(experiment)
+    return _action_states({"kill_trial": why_not_kill(trial), "fork": fork})
+
+
+def _action_states(reasons: dict[str, str | None]) -> list[ActionState]:
     return [{"name": name, "enabled": reason is None, "why_not": reason} for name, reason in reasons.items()]
 
 
@@ -107,18 +87,8 @@ def trial_python(trial: Trial) -> dict[str, str]:
     return {
         "trial": get,
         "metrics": f"{get}\nfor report in trial.iter_metrics():\n    print(report.group, report.metrics)",
-        "logs": f"{get}\nfor line in trial.logs():\n    print(line, end='')",
+        "logs": f"{get}\nfor line in trial.iter_logs():\n    print(line, end='')",
     }
-
-
-def _ended(experiment: Experiment) -> str | None:
-    """Return why an experiment that has ended cannot be stopped, or None."""
-    return f"it has already ended ({experiment.state})" if experiment.state in EXPERIMENT_ENDED else None
-
-
-def _standalone(experiment: Experiment) -> str | None:
-    """Return why an action that needs a runner cannot be carried out on a standalone run, or None."""
-    return f"it is a standalone run: start {experiment.program} again" if experiment.is_standalone else None
 
 
 def _elsewhere(experiment: Experiment) -> str | None:
@@ -129,8 +99,3 @@ def _elsewhere(experiment: Experiment) -> str | None:
         return None
     where = "" if experiment.holder is None else f" (it was last run on {experiment.holder.process.host})"
     return f"its files are on another machine{where}: use det there"
-
-
-def _has_runner(experiment: Experiment) -> bool:
-    """Return whether a process runs the experiment. Its lease alone does not tell: it is released after the end."""
-    return experiment.state in (*EXPERIMENT_RUNNING, "PAUSED") and has_runner(experiment)

@@ -15,7 +15,7 @@ from determined.cli.store_access import opened_store
     cls=BulkCommand,
     kind="experiment",
     filters=True,
-    complete=complete_experiments_that("have ended and are not archived"),
+    complete=complete_experiments_that("can be archived"),
     action="archive {experiment_id:experiment}",
 )
 @with_json
