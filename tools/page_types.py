@@ -22,7 +22,7 @@ def page() -> str:
 
     document = openapi_document()
     schemas = document["components"]["schemas"]
-    parts = [_HEAD, _routes(document["paths"])]
+    parts = [_HEAD, _routes(document["paths"]), _state_lists()]
     parts += [_declaration(name, schemas[name]) for name in sorted(schemas) if name not in _VALIDATION]
     return "\n".join(parts)
 
@@ -39,6 +39,20 @@ def _routes(paths: dict[str, Any]) -> str:
             body = operation.get("requestBody")
             given = f" {_type(body['content']['application/json']['schema'])}" if body else ""
             lines.append(f"// {method.upper()} {path}{asked}{given} -> {answer}")
+    return "\n".join([*lines, ""])
+
+
+def _state_lists() -> str:
+    """Return the groups of states that the page counts and marks in the same way as `det`."""
+    from determined.store.states import TRIAL_FAILED, WITH_PROCESSES
+
+    groups = {
+        "FAILED": ("States of trials that have failed.", TRIAL_FAILED),
+        "WITH_PROCESSES": ("States of trials that have processes, or whose exit is being handled.", WITH_PROCESSES),
+    }
+    lines = []
+    for name, (meaning, states) in groups.items():
+        lines += [f"/** {meaning} */", f"export const {name}: readonly string[] = {json.dumps(states)};"]
     return "\n".join([*lines, ""])
 
 

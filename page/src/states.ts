@@ -1,20 +1,17 @@
 // What states of trials and experiments mean: one definition for every count, mark and badge.
-import type { ExperimentRow } from "./types.ts";
-
-const FAILED = ["ERROR", "INVALID_HP"];
-const RUNNING = ["RUNNING", "STOPPING"];
+import { FAILED, WITH_PROCESSES, type ExperimentRow } from "./types.ts";
 
 export function isFailed(state: string): boolean {
   return FAILED.includes(state);
 }
 
 export function isRunning(state: string): boolean {
-  return RUNNING.includes(state);
+  return WITH_PROCESSES.includes(state);
 }
 
 /** The state of an experiment. One that is active waits in the queue as long as none of its trials runs. */
 export function experimentState(row: Pick<ExperimentRow, "state" | "queued" | "states">): string {
-  const waits = row.state === "ACTIVE" && row.queued && !RUNNING.some((state) => row.states[state]);
+  const waits = row.state === "ACTIVE" && row.queued && !WITH_PROCESSES.some((state) => row.states[state]);
   return waits ? "QUEUED" : row.state;
 }
 

@@ -28,6 +28,11 @@
 // POST /api/actions/preview ActionRequest -> Preview
 // POST /api/export ExportRequest -> a file
 
+/** States of trials that have failed. */
+export const FAILED: readonly string[] = ["ERROR", "INVALID_HP"];
+/** States of trials that have processes, or whose exit is being handled. */
+export const WITH_PROCESSES: readonly string[] = ["RUNNING", "STOPPING"];
+
 /** An action on ids of experiments. "kill_trial" acts on ids of trials, "register" and "delete_checkpoint" on ids of checkpoints. */
 export interface ActionRequest {
   action: "pause" | "activate" | "cancel" | "kill" | "kill_trial" | "continue" | "extend" | "fork" | "archive" | "unarchive" | "label" | "unlabel" | "rename" | "describe" | "note" | "register" | "delete" | "delete_checkpoint";

@@ -107,6 +107,7 @@ def test_the_last_line_after_a_failure_is_a_command_that_helps(
         end_trial(store, lease, trial_id, state, reason=trial_reason or "exit code 1")  # type: ignore[arg-type]
     end(store, lease, "ERROR", reason=experiment_reason)
     lines = summary_lines(summarize(store, experiment_id), None)
+    assert "Failed:" in lines
     assert lines[-1].partition("    # ")[0].strip() == last
     refused = det("e", "activate", str(experiment_id))
     assert refused.exit_code == 1

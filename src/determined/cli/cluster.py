@@ -14,7 +14,7 @@ from determined.cli.display.table import Column, table
 from determined.cli.running.run_or_queue import with_engine
 from determined.cli.store_access import opened_store
 from determined.sentences import counted
-from determined.store.states import EXPERIMENT_ENDED
+from determined.store.states import EXPERIMENT_ENDED, WITH_PROCESSES
 
 if TYPE_CHECKING:
     from determined.config.engine import EngineChoice
@@ -41,7 +41,7 @@ def cluster(engine: EngineChoice | None, form: Form) -> None:
     with opened_store() as store:
         experiments = [one for one in store.experiments.list(limit=None) if one.state not in EXPERIMENT_ENDED]
         trials = [trial for one in experiments for trial in store.experiments.trials(one.id)]
-    running = [trial for trial in trials if trial.state in ("RUNNING", "STOPPING") and trial.nodes is not None]
+    running = [trial for trial in trials if trial.state in WITH_PROCESSES and trial.nodes is not None]
     kind = "GPU" if any(node["resources"]["GPU"] for node in found["nodes"]) else "CPU"
     nodes = [_node(node, kind, running) for node in found["nodes"]]
     ids = {experiment.key: experiment.id for experiment in experiments}

@@ -40,14 +40,17 @@ TRIAL_ENDED: tuple[TrialState, ...] = (*EXPERIMENT_ENDED, "STOPPED_EARLY", "INVA
 TRIAL_FAILED: tuple[TrialState, ...] = ("ERROR", "INVALID_HP")
 # Terminal states without the intended result: a continued experiment starts such trials again.
 UNSUCCESSFUL: tuple[Literal["CANCELED", "ERROR"], ...] = ("CANCELED", "ERROR")
-# States in which a runner must exist.
-EXPERIMENT_RUNNING: tuple[ExperimentState, ...] = (
-    "ACTIVE",
+# Trials that have processes, or whose exit is being handled.
+WITH_PROCESSES: tuple[TrialState, ...] = ("RUNNING", "STOPPING")
+# Requested or decided ends of which the trials have not all ended.
+EXPERIMENT_STOPPING: tuple[ExperimentState, ...] = (
     "STOPPING_COMPLETED",
     "STOPPING_CANCELED",
     "STOPPING_KILLED",
     "STOPPING_ERROR",
 )
+# States in which a runner must exist.
+EXPERIMENT_RUNNING: tuple[ExperimentState, ...] = ("ACTIVE", *EXPERIMENT_STOPPING)
 
 
 def trial_progress(state: TrialState, reported: float | None) -> float | None:

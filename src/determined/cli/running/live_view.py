@@ -18,14 +18,15 @@ from rich.text import Text
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import number
 from determined.cli.display.times import duration
-from determined.cli.running.text_view import WITH_PROCESSES, hparams_text
+from determined.cli.running.text_view import hparams_text
 from determined.config.metric_values import is_finite
 from determined.ranking import ranked
 from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
 
 if TYPE_CHECKING:
-    from determined.experiment.runner.view import RungView, TrialView, View
+    from determined.store.states import WITH_PROCESSES
+from determined.experiment.runner.view import RungView, TrialView, View
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Even in a lower terminal, since a view without any trial is useless.

@@ -20,7 +20,7 @@ from determined.config.flattening import flat
 from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
 from determined.store.ranking import best_checkpoints, best_trials
-from determined.store.states import TRIAL_ENDED
+from determined.store.states import TRIAL_ENDED, TRIAL_FAILED, WITH_PROCESSES
 
 if TYPE_CHECKING:
     from determined.experiment.runner.view import TrialView, View
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # The trials of a search often fail for one reason, and would fill the screen with it.
 _MOST_FAILURES = 5
-WITH_PROCESSES = ("RUNNING", "STOPPING")
 
 
 class LineView:
@@ -208,7 +207,7 @@ def _headline(summary: Summary, seconds: float | None) -> str:
 
 def _failures(trials: list[Trial]) -> list[str]:
     """Return lines about the first failed trials."""
-    failed = [trial for trial in trials if trial.state == "ERROR"]
+    failed = [trial for trial in trials if trial.state in TRIAL_FAILED]
     if not failed:
         return []
     lines = [f"  trial {trial.id}: {trial.reason or 'failed'}" for trial in failed[:_MOST_FAILURES]]
@@ -220,7 +219,7 @@ def _commands(summary: Summary) -> list[str]:
     """Return commands that show more; they can be typed as printed."""
     number = summary.experiment.id
     commands = [f"det experiment describe {number} --metrics"]
-    failed = [trial for trial in summary.trials if trial.state == "ERROR"]
+    failed = [trial for trial in summary.trials if trial.state in TRIAL_FAILED]
     watched = (
         failed[0] if failed else summary.best or (None if summary.has_results else next(iter(summary.trials), None))
     )

@@ -188,20 +188,24 @@ def _number(text: str) -> int:
     return ID.convert(text, None, None)
 
 
-_STOPPING = ("STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
-# The accepted words, and the states each of them selects.
-STATES: dict[str, tuple[str, ...]] = {
-    "ACTIVE": ("ACTIVE",),
-    "RUNNING": ("ACTIVE",),
-    "PAUSED": ("PAUSED",),
-    "STOPPING": _STOPPING,
-    "COMPLETED": ("COMPLETED",),
-    "CANCELED": ("CANCELED",),
-    "ERROR": ("ERROR",),
-    **{state: (state,) for state in _STOPPING},
-}
-# The words in help and error messages. The states STOPPING_* are accepted, but STOPPING selects all of them.
-_SHOWN = [name for name in STATES if name not in _STOPPING]
+def _states() -> dict[str, tuple[ExperimentState, ...]]:
+    """Return the accepted words, and the states each of them selects."""
+    # Imported on use, because the help of most commands does not need the store.
+    from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_STOPPING
+
+    return {
+        "ACTIVE": ("ACTIVE",),
+        "RUNNING": ("ACTIVE",),
+        "PAUSED": ("PAUSED",),
+        "STOPPING": EXPERIMENT_STOPPING,
+        **{state: (state,) for state in EXPERIMENT_ENDED},
+        **{state: (state,) for state in EXPERIMENT_STOPPING},
+    }
+
+
+def _shown_states() -> list[str]:
+    """Return the words in error messages and completion. STOPPING_* are accepted, but STOPPING selects all of them."""
+    return [name for name in _states() if not name.startswith("STOPPING_")]
 
 
 def _parsed_states(
@@ -209,14 +213,15 @@ def _parsed_states(
 ) -> tuple[ExperimentState, ...]:
     """Return the states named by an option, separated by commas and in any case; raise for an unknown one."""
     names = [part.strip().upper() for several in value for part in several.split(",")]
+    known = _states() if names else {}
     for name in names:
-        if name not in STATES:
-            raise click.BadParameter(f"{name!r} is not a state of an experiment. States: {', '.join(_SHOWN)}")
-    return tuple(state for name in names for state in STATES[name])  # type: ignore[misc]
+        if name not in known:
+            raise click.BadParameter(f"{name!r} is not a state of an experiment. States: {', '.join(_shown_states())}")
+    return tuple(state for name in names for state in known[name])
 
 
 def _complete_state(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in _SHOWN if name.startswith(incomplete.upper())]
+    return [name for name in _shown_states() if name.startswith(incomplete.upper())]
 
 
 def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

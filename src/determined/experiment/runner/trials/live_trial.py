@@ -23,11 +23,10 @@ from determined.experiment.runner.trials.trial_values import (
 )
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import UNCHANGED, TrialChange
-from determined.store.states import TRIAL_ENDED, TrialState
+from determined.store.states import TRIAL_ENDED, WITH_PROCESSES, TrialState
 
 _WAITING: tuple[TrialState, ...] = ("QUEUED", "PAUSED")
-_AT_WORK: tuple[TrialState, ...] = ("RUNNING", "STOPPING")  # has processes, or their exit is being handled
-_LIVE: tuple[TrialState, ...] = (*_WAITING, *_AT_WORK)
+_LIVE: tuple[TrialState, ...] = (*_WAITING, *WITH_PROCESSES)
 
 
 class LiveTrial:
@@ -66,7 +65,7 @@ class LiveTrial:
 
     def place_on(self, nodes: list[str]) -> TrialChange:
         """Record the node of each rank, once the engine has chosen them."""
-        change = self._apply(TrialChange(self.id, nodes=nodes), after=_AT_WORK)
+        change = self._apply(TrialChange(self.id, nodes=nodes), after=WITH_PROCESSES)
         assert self._process is not None
         self._process.place_on(nodes)
         return change
@@ -79,14 +78,14 @@ class LiveTrial:
 
     def request_stop(self, request: StopRequest) -> TrialChange:
         """Request that the processes stop. A later request replaces an earlier one."""
-        change = self._apply(TrialChange(self.id, state="STOPPING"), after=_AT_WORK)
+        change = self._apply(TrialChange(self.id, state="STOPPING"), after=WITH_PROCESSES)
         assert self._process is not None
         self._process.request_stop(request)
         return change
 
     def suspend(self) -> TrialChange:
         """Pause the trial, as the searcher decided. A request that was made to its processes before is kept."""
-        state: TrialState = "STOPPING" if self.state in _AT_WORK else "PAUSED"
+        state: TrialState = "STOPPING" if self.state in WITH_PROCESSES else "PAUSED"
         change = self._apply(TrialChange(self.id, state=state), after=_LIVE)
         self._decided = replace(self._decided, suspended=True)
         if self._process is not None and self._process.stopping.request is None:
@@ -95,7 +94,7 @@ class LiveTrial:
 
     def stop(self, final: FinalDecision) -> TrialChange:
         """Stop the processes for good, as the searcher decided. A request that was made before is kept."""
-        change = self._apply(TrialChange(self.id, state="STOPPING"), after=_AT_WORK)
+        change = self._apply(TrialChange(self.id, state="STOPPING"), after=WITH_PROCESSES)
         assert self._process is not None
         self.decide_end(final)
         if self._process.stopping.request is None:
