@@ -80,7 +80,7 @@ def _row(case: str, limit: float, effort: Effort, place: str, arguments: list[st
         us=median * 1e6,
         must_be=f"<= {limit:.2f} s",
         ok=median <= limit,
-        note=f"the whole process, by the clock on the wall; its CPU time is {cpu * 1e3:.0f} ms",
+        note=f"the whole process, in wall-clock time; its CPU time is {cpu * 1e3:.0f} ms",
         detail={"seconds": [wall for wall, _ in times], "cpu_seconds": [cpu for _, cpu in times]},
     )
 

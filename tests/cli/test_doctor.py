@@ -140,7 +140,7 @@ def test_directories_that_are_open_to_others(no_torch: None, data_home: Path) ->
     directory.chmod(0o777)
     found = checks()
     assert found["checkpoint storage"]["needed"] is True
-    assert "can be written by everybody" in found["checkpoint storage"]["found"]
+    assert "can be written by all users" in found["checkpoint storage"]["found"]
 
 
 def test_a_data_directory_that_cannot_be(no_torch: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

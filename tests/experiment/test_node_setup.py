@@ -199,6 +199,6 @@ def test_the_check_of_the_storage_ends_with_the_actor(runner: Runner) -> None:
         port = silent.getsockname()[1]
         runner.storage = {"type": "s3", "bucket": "bucket", "endpoint_url": f"http://127.0.0.1:{port}"}
         runner.variables = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-        with pytest.raises(EngineError, match="needed no more"):
+        with pytest.raises(EngineError, match="no longer needed"):
             runner.setup().prepare(lambda: bool(select.select([silent], [], [], 0)[0]))
     assert [one for one in psutil.Process().children(recursive=True) if "access_check" in " ".join(one.cmdline())] == []

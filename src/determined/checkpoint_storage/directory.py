@@ -230,7 +230,7 @@ class DirectoryStorage:
             # With the sticky bit, as in /tmp, other users cannot rename or delete our directories.
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 raise InvalidConfigurationException(
-                    message=f"the checkpoint storage {directory} can be written by everybody on this machine, "
+                    message=f"the checkpoint storage {directory} can be written by all users of this machine, "
                     f"who could exchange checkpoints: run chmod o-w {directory}, or choose another directory"
                 )
 

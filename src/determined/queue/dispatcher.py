@@ -92,7 +92,7 @@ class Dispatcher:
                 self._stop_listening(runner)
 
     def has_work(self, store: Store) -> bool:
-        """Return whether the queue in the store has an experiment for this machine, read anew."""
+        """Return whether the queue in the store has an experiment for this machine, with a new query."""
         left = store.queue.entries(self._host, self._owner)
         return any(_experiment(store, entry) is not None for entry in left)
 

@@ -28,7 +28,7 @@ _REFUSED_IN = {
     "environment.environment_variables": "variables are a list of NAME=VALUE, or such lists for cpu, cuda and rocm",
 }
 _REFUSED_KINDS = {
-    "searcher.custom": "a search method of your own is not read from a configuration; optuna takes any of its samplers",
+    "searcher.custom": "custom search methods are not supported; optuna takes any of its samplers",
     "checkpoint_storage.hdfs": "HDFS is not supported; mount it and use directory, or use s3, gcs or azure",
 }
 

@@ -182,7 +182,7 @@ class Progress:
             return _USUAL_COLUMNS
 
     def _line(self, text: str) -> None:
-        """Print a line of its own, above the redrawn one."""
+        """Print a separate line above the redrawn one."""
         self.close()
         self._write(text + "\n")
 

@@ -182,7 +182,7 @@ class Node:
             self._lock.wait_for(lambda: len(self._events) < _MOST_EVENTS or self._is_over(), self._silence)
 
     def _is_over(self) -> bool:
-        """Return whether the bridge needs this node no more, or has been silent longer than the limit."""
+        """Return whether the bridge no longer needs this node, or has been silent longer than the limit."""
         return self._is_ending or time.monotonic() - self._polled > self._silence
 
 

@@ -137,11 +137,11 @@ class ExperimentNodeSetup:
 
 
 def _has_ended(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> bool:
-    """Wait for a process; return False if that takes too long. Raise EngineError when the node is needed no more."""
+    """Wait for a process; return False if that takes too long. Raise EngineError if the node is no longer needed."""
     deadline = time.monotonic() + _SECONDS_FOR_ACCESS
     while process.poll() is None:
         if stopped():
-            raise EngineError("the node was needed no more before it was prepared")
+            raise EngineError("the node was no longer needed before it was prepared")
         if time.monotonic() > deadline:
             return False
         with suppress(subprocess.TimeoutExpired):

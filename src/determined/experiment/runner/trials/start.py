@@ -38,7 +38,7 @@ class TrialStarter:
         """Start trials while slots are free.
 
         Trials that ran before come first, then those that came farthest, then those that others may wait for. A trial
-        whose checkpoint is being verified keeps its place, and the runner goes on meanwhile.
+        whose checkpoint is being verified keeps its place, and the runner continues meanwhile.
         """
         run = self._run
         if run.stop_request is not None or run.failure is not None:
