@@ -133,7 +133,7 @@ def test_the_warm_process_of_an_engine_is_a_fork_and_a_child_of_its_program(tmp_
         lines = [line.text for line in store.logs(store.experiments.trials(experiment)[0].id)]
     assert "forked True" in lines
     assert f"grandparent {runner.pid}" in lines
-    search.wait_for_silence()
+    search.wait_for_exits()
 
 
 WORKER = """

@@ -139,11 +139,11 @@ def test_the_file_is_complete_or_absent(store: Store, tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("bundles").mkdir()
 
-    def little_room() -> None:
+    def limit_file_size() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
     command = [*DET, "trial", "support-bundle", str(trial), "-o", "bundles/out.tar.gz"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=little_room)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=limit_file_size)
     assert done.returncode == 1
     assert "File too large" in done.stderr
     assert os.listdir("bundles") == []

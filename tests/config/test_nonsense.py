@@ -86,15 +86,15 @@ CONFIGS = st.builds(
 )
 
 
-def told(source: Any, **options: Any) -> InvalidExperimentConfig | LoadedExperiment:
+def load(source: Any, **options: Any) -> InvalidExperimentConfig | LoadedExperiment:
     try:
         return load_experiment(source, **options)
     except InvalidExperimentConfig as error:
         return error
 
 
-def loads_or_tells(source: Any, **options: Any) -> None:
-    result = told(source, **options)
+def loads_or_reports(source: Any, **options: Any) -> None:
+    result = load(source, **options)
     if isinstance(result, InvalidExperimentConfig):
         assert result.mistakes
         assert str(result).encode()
@@ -108,13 +108,13 @@ def loads_or_tells(source: Any, **options: Any) -> None:
 @settings(max_examples=100)
 @given(CONFIGS)
 def test_a_configuration_of_nonsense(config: dict[str, Any]) -> None:
-    loads_or_tells(config)
+    loads_or_reports(config)
 
 
 @settings(max_examples=100)
 @given(SEARCHERS, st.dictionaries(st.text(max_size=3), LEAVES, max_size=2))
 def test_any_searcher_and_space(searcher: dict[str, Any], space: dict[str, Any]) -> None:
-    loads_or_tells({"entrypoint": "a:B", "searcher": searcher, "hyperparameters": space})
+    loads_or_reports({"entrypoint": "a:B", "searcher": searcher, "hyperparameters": space})
 
 
 GOOD = st.lists(
@@ -128,14 +128,14 @@ def test_good_values_together(base: dict[str, Any], fields: list[Any], random: R
     config = base
     for path, _, _, values in fields:
         config = with_value(path, random.choice(values), config)
-    loads_or_tells(config)
+    loads_or_reports(config)
 
 
 @settings(max_examples=100)
 @given(st.one_of(VALUES, st.dictionaries(st.one_of(SINGLES, KEYS), VALUES)))
 def test_any_value(value: Any) -> None:
     if not isinstance(value, str):
-        loads_or_tells(value)
+        loads_or_reports(value)
 
 
 @settings(max_examples=80)
@@ -145,8 +145,8 @@ def test_any_value(value: Any) -> None:
     )
 )
 def test_any_text(text: str) -> None:
-    loads_or_tells(f"{text}\n")
-    loads_or_tells("entrypoint: a:B\nsearcher: {name: single, metric: x}\n", overrides=[text, f"name={text}"])
+    loads_or_reports(f"{text}\n")
+    loads_or_reports("entrypoint: a:B\nsearcher: {name: single, metric: x}\n", overrides=[text, f"name={text}"])
 
 
 @settings(max_examples=50)
@@ -185,7 +185,7 @@ def test_mistakes_in_large_inputs_are_reported_soon() -> None:
         {"data": [[]] * 201_000},
     )
     for source in sources:
-        error = told(source)
+        error = load(source)
         assert isinstance(error, InvalidExperimentConfig)
         assert len(error.mistakes) <= 101
         assert len(str(error)) < 100_000

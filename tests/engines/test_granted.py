@@ -28,7 +28,7 @@ class Granter:
     def grant(self, slots: list[int], number: int) -> None:
         self._file.write(json.dumps({"grant": slots, "number": number}).encode() + b"\n")
 
-    def heard(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._file.readline())
         return message
 
@@ -77,12 +77,12 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match="needs 1 slot: 0 of 3 are free"):
             start("none")
         engine.announce_demand(2)
-        assert granter.heard() == {"wants": 2, "uses": [], "seen": 0}
+        assert granter.receive() == {"wants": 2, "uses": [], "seen": 0}
         assert is_short(engine)
 
         granter.grant([1, 2], 1)
         until(engine, lambda events: engine.free_slots() == 2)
-        assert granter.heard() == {"wants": 2, "uses": [], "seen": 1}
+        assert granter.receive() == {"wants": 2, "uses": [], "seen": 1}
         assert not is_short(engine)
         start("a")
         until(engine, lambda events: "slots 1" in lines(events))
@@ -97,11 +97,11 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         engine.kill("a")
         until(engine, lambda events: any(isinstance(event, Exited) for event in events))
         assert (engine.preempted_jobs(), engine.free_slots()) == ([], 0)
-        heard = [granter.heard()]
-        while heard[-1]["uses"] != [2]:
-            heard.append(granter.heard())
-        assert heard[-1] == {"wants": 2, "uses": [2], "seen": 2}
-        assert all(2 in message["uses"] or message["seen"] < 2 for message in heard)
+        received = [granter.receive()]
+        while received[-1]["uses"] != [2]:
+            received.append(granter.receive())
+        assert received[-1] == {"wants": 2, "uses": [2], "seen": 2}
+        assert all(2 in message["uses"] or message["seen"] < 2 for message in received)
 
         assert not engine.granter_exited
         granter.close()

@@ -64,7 +64,7 @@ def test_a_day_back_and_forward(
         assert store.experiments.get(experiment).state == "PAUSED"
     set_off(off, -2 * days[1] * DAY)
     search.activate(experiment)
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert search.record(experiment) == undisturbed
     with search.opened() as store:
         assert all(trial.reason in (None, "") for trial in store.experiments.trials(experiment))

@@ -39,7 +39,7 @@ def scripts(searcher: dict[str, Any], entrypoint: str = "python3 train.py 0.0 4"
     }
 
 
-def going_on(search: Search, experiment: int, *options: str) -> subprocess.Popen[str]:
+def start_continuing(search: Search, experiment: int, *options: str) -> subprocess.Popen[str]:
     with search.said.open("a") as output:
         return warm.Popen(
             [*DET, "experiment", "continue", str(experiment), "--slots", "2", *options],
@@ -55,7 +55,7 @@ def kill_at(search: Search, runner: subprocess.Popen[str], steps: int) -> None:
     search.wait_for(lambda store: store.experiments.trial(1).steps_completed >= steps)
     runner.send_signal(signal.SIGKILL)
     runner.wait()
-    search.wait_for_silence()
+    search.wait_for_exits()
 
 
 @pytest.mark.thorough
@@ -65,7 +65,7 @@ def test_a_longer_training_is_the_planned_one_bit_for_bit(make_search: MakeSearc
     search = make_search("linear", LINEAR)
     experiment = search.create()
     search.activate(experiment)
-    kill_at(search, going_on(search, experiment, "--config", "searcher.max_length.batches=320"), 48)
+    kill_at(search, start_continuing(search, experiment, "--config", "searcher.max_length.batches=320"), 48)
     search.activate(experiment)
     assert search.record(experiment) == planned.record(1)
     with search.opened() as store:
@@ -94,7 +94,7 @@ def test_the_only_trial_continues_and_survives_being_killed(
         with pytest.raises(InvalidExperimentConfig, match="expected a constant"):
             reopen(store, experiment, {"hyperparameters": {"lr": {"type": "double", "minval": 2, "maxval": 3}}})
         longer = ["--config", "entrypoint=python3 train.py 0.1 20", "--config", "hyperparameters.new={x: [2]}"]
-        kill_at(search, going_on(search, experiment, *longer), 6)
+        kill_at(search, start_continuing(search, experiment, *longer), 6)
         assert store.experiments.get(experiment).config["entrypoint"] == "python3 train.py 0.1 20"
         search.activate(experiment)
         (trial,) = store.experiments.trials(experiment)
@@ -111,15 +111,15 @@ def test_failed_trials_start_again_with_the_corrected_command(make_search: MakeS
     experiment = search.create()
     search.activate(experiment, expect=1)
     mended = ["--config", "entrypoint=python3 train.py 0.2 8", "--config", "searcher.max_trials=3"]
-    runner = going_on(search, experiment, *mended)
+    runner = start_continuing(search, experiment, *mended)
 
-    def at_work(store: Store) -> int:
+    def running_trials(store: Store) -> int:
         return sum(trial.state == "RUNNING" for trial in store.experiments.trials(experiment))
 
-    search.wait_for(lambda store: at_work(store) == 1)
+    search.wait_for(lambda store: running_trials(store) == 1)
     with search.opened() as store:
         store.upkeep.change_config(experiment, "resources", {"max_slots": 2})
-        search.wait_for(lambda store: at_work(store) == 2)
+        search.wait_for(lambda store: running_trials(store) == 2)
         assert runner.wait(60) == 0
         trials = store.experiments.trials(experiment)
         assert store.experiments.get(experiment).config["resources"]["max_slots"] == 2

@@ -37,7 +37,7 @@ def config(entrypoint: str | list[str], **fields: Any) -> dict[str, Any]:
     }
 
 
-def told(found: Outcome, rank: int = 0) -> dict[str, Any]:
+def recorded_info(found: Outcome, rank: int = 0) -> dict[str, Any]:
     shown: dict[str, Any] = json.loads((found.work_dir() / f"told-{rank}.json").read_text())
     return shown
 
@@ -63,13 +63,13 @@ def test_every_form_gets_the_complete_cluster_info(
     (trial,) = found.trials
     assert found.validations[0][-1].get("ranks", 1) == slots
     for rank in range(slots):
-        check_info(told(found, rank), found, slots)
-    assert told(found)["session_token"] not in str(found.logs)
+        check_info(recorded_info(found, rank), found, slots)
+    assert recorded_info(found)["session_token"] not in str(found.logs)
     if isinstance(entrypoint, list) or "train.py" in entrypoint:
         assert found.validations[0][-1]["x"] == "1"
         assert "x is '1'" in str(found.logs)
     if slots == 2 and entrypoint == LAUNCHED:
-        assert told(found)["environment"]["USE_TORCH_DISTRIBUTED"] == "True"
+        assert recorded_info(found)["environment"]["USE_TORCH_DISTRIBUTED"] == "True"
     assert trial.state == "COMPLETED"
 
 
@@ -135,7 +135,7 @@ def test_variables(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None
     for entrypoint in (SCRIPT, "model_def:Plain"):
         found = run(engine, MODEL, config(entrypoint, environment=given))
         assert found.experiment.state == "COMPLETED", found.logs
-        seen = told(found)["environment"]
+        seen = recorded_info(found)["environment"]
         assert seen["PLAIN"] == "a value=with equals"
         assert (seen["COPIED"], seen["PYTHONHASHSEED"]) == ("from here", "7")
 

@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def at_work(search: Search, experiment: int, more: int = 4) -> None:
+def wait_for_more_validations(search: Search, experiment: int, more: int = 4) -> None:
     """Wait until the trials have made a number of further reports."""
 
     def count(store: Any) -> int:
@@ -57,7 +57,7 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
         found = re.search(r"run by process (\d+) on host (\S+) since (\d{4}-\d\d-\d\d)", words)
         assert found, words
         assert (int(found[1]), found[2]) == (holder.pid, os.uname().nodename)
-    at_work(search, experiment)
+    wait_for_more_validations(search, experiment)
     with search.opened() as store:
         row = store.experiments.get(experiment)
         assert row.holder is not None
@@ -67,13 +67,13 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
     # The next process notices its death at once.
     holder.kill()
     holder.communicate()
-    search.wait_for_silence()
+    search.wait_for_exits()
     successor = search.start(experiment)
     search.wait_for(lambda store: (held := store.experiments.get(experiment).holder) and held.process.pid != holder.pid)
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     successor.kill()
     successor.wait()
-    search.wait_for_silence()
+    search.wait_for_exits()
 
 
 def next_refusal(runners: Sequence[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
@@ -95,7 +95,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     search = make_search("steady", CONFIG)
     experiment = search.create()
     old = search.start(experiment)
-    at_work(search, experiment)
+    wait_for_more_validations(search, experiment)
     old_processes = psutil.Process(old.pid).children(recursive=True)
     old_trials = [process for process in old_processes if process.pid in attempt_pids(search)]
     assert len(old_trials) == 2
@@ -110,7 +110,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     _, left = psutil.wait_procs(old_processes, timeout=5)
     assert not left
     assert "taken over" in search.said.read_text()
-    at_work(search, experiment)
+    wait_for_more_validations(search, experiment)
     assert new.poll() is None
     with search.opened() as store:
         row = store.experiments.get(experiment)
@@ -121,7 +121,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     assert len(attempt_pids(search)) == 4
     search.det("experiment", "kill", str(experiment))
     assert new.wait(15) == 1
-    search.wait_for_silence()
+    search.wait_for_exits()
 
 
 def attempt_pids(search: Search) -> list[int]:

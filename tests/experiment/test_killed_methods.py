@@ -48,7 +48,7 @@ def test_kills_change_nothing(make_search: MakeSearch, searcher: dict[str, Any])
     kills = 0
     while kills < 6 and kill_after(search.start(experiment), moments.uniform(2.0, 4.5)):
         kills += 1
-        search.wait_for_silence()
+        search.wait_for_exits()
     if kills == 6:
         search.activate(experiment)
     assert kills > 1

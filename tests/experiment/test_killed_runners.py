@@ -64,7 +64,7 @@ def test_kills_change_nothing(tmp_path: Path, undisturbed: dict[str, Any], most:
         runner.kill()
         runner.wait()
         kills += 1
-        search.wait_for_silence()
+        search.wait_for_exits()
     if kills == most:
         search.activate(experiment)
     assert kills >= 3

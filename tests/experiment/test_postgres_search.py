@@ -53,7 +53,7 @@ def test_a_search_survives_crashes_of_its_server(make_search: MakeSearch, server
         server.start()
         assert runner.poll() is None, search.said.read_text()
     assert runner.wait(120) == 0, search.said.read_text()
-    search.wait_for_silence()
+    search.wait_for_exits()
     record = search.record(experiment)
     assert record == undisturbed.record(1)
     with search.opened() as store:

@@ -71,13 +71,13 @@ def test_pauses_change_nothing(make_search: MakeSearch) -> None:
     assert runner.wait(10) == 1
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}
-    search.wait_for_silence()
+    search.wait_for_exits()
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         runner = start_and_wait(search, experiment, 6)
         runner.send_signal(number)
         assert runner.wait(10) == code
         assert state_of(search, experiment) == "PAUSED"
-        search.wait_for_silence()
+        search.wait_for_exits()
     search.activate(experiment)
     assert search.record(experiment) == undisturbed.record(1)
     with search.opened() as store:
@@ -91,7 +91,7 @@ def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
     search.det("experiment", "cancel", str(experiment))
     search.wait_for(lambda store: store.experiments.get(experiment).state != "ACTIVE")
     assert runner.wait(10) == 1
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, experiment) == "CANCELED"
     assert states_of_trials(search, experiment) == {"CANCELED"}
     assert sorted(checkpoints(search, experiment)) == [1, 2]
@@ -114,7 +114,7 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
         assert store.experiments.trial(2).state == "RUNNING"
     search.det("experiment", "kill", str(experiment))
     assert runner.wait(10) == 1
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, experiment) == "CANCELED"
     assert states_of_trials(search, experiment) == {"CANCELED"}
     assert checkpoints(search, experiment) == []
@@ -135,7 +135,7 @@ def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> N
         runner.wait(1)
     runner.send_signal(signal.SIGINT)
     assert runner.wait(10) == 130
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) == {"PAUSED"}
     said = search.said.read_text()
@@ -173,7 +173,7 @@ def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> Non
     search.wait_for(lambda store: "STOPPING" in {t.state for t in store.experiments.trials(experiment)})
     runner.send_signal(signal.SIGINT)
     assert runner.wait(10) == 130
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}
     search.activate(experiment)
@@ -190,7 +190,7 @@ def test_requests_without_a_runner(make_search: MakeSearch) -> None:
     runner = start_and_wait(search, orphaned, 2)
     runner.kill()
     runner.wait()
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, orphaned) == "ACTIVE"
     assert "it is now paused" in search.det("experiment", "pause", str(orphaned)).stdout
     assert states_of_trials(search, orphaned) == {"PAUSED"}
@@ -248,7 +248,7 @@ def test_sigterm_to_all_processes_pauses(make_search: MakeSearch, number: signal
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
     assert runner.wait(15) == 128 + number
-    search.wait_for_silence()
+    search.wait_for_exits()
     assert state_of(search, experiment) == "PAUSED"
     search.activate(experiment)
     with search.opened() as store:

@@ -191,11 +191,11 @@ def test_killed_interrupted_and_canceled_during_the_hook(make_search: MakeSearch
     killed = started()
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    search.wait_for_silence()
+    search.wait_for_exits()
     interrupted = started()  # the environment before contains nothing any more
     interrupted.send_signal(signal.SIGINT)
     assert interrupted.wait(30) == 130
-    search.wait_for_silence()
+    search.wait_for_exits()
     with search.opened() as store:
         assert store.experiments.get(experiment).state == "PAUSED"
     paused = started()

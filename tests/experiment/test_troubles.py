@@ -61,7 +61,7 @@ def test_each_trouble_has_its_end(make_search: MakeSearch) -> None:
     search = make_search("troubles", config({"name": "grid"}, list(TROUBLES)))
     experiment = search.create()
     search.activate(experiment)
-    search.wait_for_silence()
+    search.wait_for_exits()
     found = {}
     for trial in trials_of(search, experiment):
         found[trial.hparams["trouble"]] = trial
@@ -101,7 +101,7 @@ def test_troubles_from_outside(make_search: MakeSearch) -> None:
     with search.opened() as store:
         store.experiments.request(experiment, "cancel", trial_id=2)
     assert runner.wait(60) == 0, search.said.read_text()
-    search.wait_for_silence()
+    search.wait_for_exits()
     trials = trials_of(search, experiment)
     assert [(trial.state, trial.reason, trial.runs, trial.restarts) for trial in trials] == [
         ("ERROR", "ended by the signal SIGKILL; tried 2 times", 3, 1),  # the start that was lost does not count
@@ -146,7 +146,7 @@ def test_no_trouble_wins_a_search(make_search: MakeSearch, searcher: dict[str, A
     search = make_search("troubles", described)
     experiment = search.create()
     search.activate(experiment)
-    search.wait_for_silence()
+    search.wait_for_exits()
     trials = trials_of(search, experiment)
     by_state = {state: [trial for trial in trials if trial.state == state] for state in {t.state for t in trials}}
     assert len(by_state["INVALID_HP"]) > 0, "the seed gives none of them: choose another"
@@ -181,7 +181,7 @@ def test_a_search_without_a_result_is_an_error(make_search: MakeSearch, trouble:
     search = make_search("troubles", config(searcher, [trouble], max_restarts=0))
     experiment = search.create()
     said = search.activate(experiment, expect=1)
-    search.wait_for_silence()
+    search.wait_for_exits()
     with search.opened() as store:
         row = store.experiments.get(experiment)
     assert row.state == "ERROR", said

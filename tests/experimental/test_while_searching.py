@@ -84,7 +84,7 @@ class Follower(threading.Thread):
             self.lines.extend(determined.get_trial(self._trial_id).iter_logs(follow=True))
 
 
-def what_is_read_grows_and_is_whole_at_every_moment(determined: Determined, experiment: Experiment) -> None:
+def rows_grow_and_are_complete(determined: Determined, experiment: Experiment) -> None:
     trial = experiment.list_trials()[0]
     seen = 0
     for _ in range(30):
@@ -102,7 +102,7 @@ def what_is_read_grows_and_is_whole_at_every_moment(determined: Determined, expe
     assert seen > 2
 
 
-def the_best_one_is_fetched_whole_or_not_at_all(experiment: Experiment, directory: Path) -> None:
+def the_best_one_is_downloaded_or_refused(experiment: Experiment, directory: Path) -> None:
     fetched: list[str] = []
     refused: list[str] = []
     for number in range(40):
@@ -159,8 +159,8 @@ def test_a_program_beside_a_search(search: Search, tmp_path: Path, paused_betwee
         trial = experiment.await_first_trial()
         follower = Follower(trial.id)
         wait_until(lambda: len({one.training.trial_id for one in experiment.list_checkpoints()}) == 2)
-        what_is_read_grows_and_is_whole_at_every_moment(determined, experiment)
-        the_best_one_is_fetched_whole_or_not_at_all(experiment, tmp_path / "fetched")
+        rows_grow_and_are_complete(determined, experiment)
+        the_best_one_is_downloaded_or_refused(experiment, tmp_path / "fetched")
         versions = versions_of_what_is_about_to_go(determined, experiment)
 
         if paused_between:

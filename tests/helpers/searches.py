@@ -147,7 +147,7 @@ class Search:
         """Return the processes that work for this data directory, runners and trials alike."""
         return processes_of(self.home)
 
-    def wait_for_silence(self) -> None:
+    def wait_for_exits(self) -> None:
         """Wait until no process works for this data directory: none outlives a killed runner."""
         wait_until(lambda: not self.processes(), "a process still works for this data directory")
 

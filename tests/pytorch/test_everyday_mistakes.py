@@ -64,7 +64,7 @@ def test_metrics_that_are_no_numbers_are_named_once(data_home: Path, caplog: pyt
     assert metrics(data_home, "validation")[-1]["each"] == 2.0
 
 
-class WholeSet(LineTrial):
+class FullDataSet(LineTrial):
     evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
 
     def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class WholeSet(LineTrial):
 
 
 def test_the_metrics_of_evaluate_full_dataset_too(caplog: pytest.LogCaptureFixture) -> None:
-    fit(WholeSet, max_length=pytorch.Batch(4), validation_period=pytorch.Batch(2))
+    fit(FullDataSet, max_length=pytorch.Batch(4), validation_period=pytorch.Batch(2))
     (warning,) = warnings_in(caplog)
     assert warning.startswith(
         "evaluate_full_dataset() returned the metric 'label' as str ('cat'), which is not a number"
@@ -138,7 +138,7 @@ def test_labels_and_notes_are_checked(data_home: Path, given: dict[str, Any], me
 )
 def test_a_searcher_metric_that_is_not_reported(name: str, problem: str) -> None:
     with pytorch.init(hparams=HPARAMS) as context:
-        trainer = pytorch.Trainer(WholeSet(context), context)
+        trainer = pytorch.Trainer(FullDataSet(context), context)
         with pytest.raises(RuntimeError, match=problem):
             trainer.fit(max_length=pytorch.Batch(2), validation_period=pytorch.Batch(2), searcher_metric=name)
 

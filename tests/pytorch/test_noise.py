@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.soak.lives import SECONDS_FOR_A_PHASE, Life, release, says_something
+from tests.soak.lives import SECONDS_FOR_A_PHASE, Life, reaches_phase, release
 
 
 class Touch:
@@ -35,7 +35,7 @@ def test_noise_and_pickles_at_every_port(tmp_path: Path) -> None:
     http = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nnull"
     life = Life(tmp_path / "job", ranks=2, is_warm=True)
     with life.started("batch:5", 0) as processes:
-        assert says_something(processes[0]), life.errors()
+        assert reaches_phase(processes[0]), life.errors()
         ports = {port for process in processes for port in ports_of(process.pid)}
         assert ports
         for port in sorted(ports):

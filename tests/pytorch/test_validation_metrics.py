@@ -245,7 +245,7 @@ def test_gradients_are_off_and_models_in_eval_mode() -> None:
 # evaluate_full_dataset
 
 
-class Whole(LineTrial):
+class FullDataSet(LineTrial):
     evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
     result: Any = None
     calls: list[Any]
@@ -272,7 +272,7 @@ class Whole(LineTrial):
 
 def test_the_complete_data_set_at_once(data_home: Any) -> None:
     result = {"tensor": torch.tensor(1.5), "number": 2, "list": [1, 2], "text": "fine"}
-    trial = fit(type("Whole", (Whole,), {"result": result}), max_length=pytorch.Batch(1))
+    trial = fit(type("FullDataSet", (FullDataSet,), {"result": result}), max_length=pytorch.Batch(1))
     assert trial.calls == [[[0, 1], [2, 3], [4]]]
     found = trial.validations.metrics[0]
     assert isinstance(found["tensor"], np.ndarray)
@@ -284,7 +284,7 @@ def test_the_complete_data_set_at_once(data_home: Any) -> None:
 
 def test_the_complete_data_set_must_give_a_dict() -> None:
     with pytest.raises(TypeError, match=r"evaluate_full_dataset\(\) must return a dict"):
-        fit(type("Whole", (Whole,), {"result": 3.0}), max_length=pytorch.Batch(1))
+        fit(type("FullDataSet", (FullDataSet,), {"result": 3.0}), max_length=pytorch.Batch(1))
 
 
 # get_batch_length
@@ -336,7 +336,7 @@ def refusal(**members: Any) -> str:
 
 def everything_on_ranks() -> Any:
     """Everything that two ranks are tested for, in one pair of processes."""
-    trial = fit(type("Whole", (Whole,), {"result": {"m": 2.0}}), max_length=pytorch.Batch(1))
+    trial = fit(type("FullDataSet", (FullDataSet,), {"result": {"m": 2.0}}), max_length=pytorch.Batch(1))
     rank = trial.context.distributed.rank
     return {
         "9": validate_on_ranks(9),

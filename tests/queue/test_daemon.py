@@ -94,7 +94,7 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
         assert (status.pid, status.running) == (daemon.pid, {experiment: [0]})
         daemon.terminate()
         assert daemon.wait(60) == 143
-    here.wait_for_silence()
+    here.wait_for_exits()
     (row,) = here.queue()
     assert (row["state"], row["slots"]) == ("ACTIVE", [])
     with here.opened() as store:

@@ -42,7 +42,7 @@ def test_adaptive_search_with_neighbours_and_a_reboot(
         assert store.experiments.get(search).state == "ACTIVE"
         assert any(trial.runs > 1 or (trial.runs and trial.state == "QUEUED") for trial in trials), "one had to leave"
     searches.kill(searches.processes())  # all at once, as when the machine loses power
-    searches.wait_for_silence()
+    searches.wait_for_exits()
     searches.det("queue", "resume")
     for experiment in (neighbour, search):
         searches.wait(experiment)

@@ -46,7 +46,7 @@ def test_an_experiment_that_cannot_run_is_given_up_and_the_others_continue(
     def disturb(said: list[str]) -> None:
         wait_until(lambda: any("still runs it" in line for line in said))  # all of them are known now
         shutil.rmtree(files[gone].root)
-        other.say("leave")
+        other.send("leave")
 
     said = "\n".join(served_while(here, disturb))
     other.end()

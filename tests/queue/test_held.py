@@ -47,13 +47,13 @@ class OtherRunner:
             bufsize=1,
         )
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(word + "\n")
 
     def take(self) -> None:
         assert self.process.stdout is not None
-        self.say("take")
+        self.send("take")
         assert self.process.stdout.readline() == "has it\n"
 
     def end(self) -> None:
@@ -110,7 +110,7 @@ def test_an_experiment_with_another_runner_waits_without_a_failure(here: QueuedS
     def disturb(said: list[str]) -> None:
         wait_until(lambda: any(line.startswith(waits) for line in said))
         assert started(said) == [], "nor is anybody else: nobody knows which slots are free"
-        other.say("leave")
+        other.send("leave")
         wait_until(lambda: f"experiment {experiment}" in started(said))
         other.take()  # before its runner could
         taken.touch()
@@ -120,7 +120,7 @@ def test_an_experiment_with_another_runner_waits_without_a_failure(here: QueuedS
             before = beats(store, experiment)
         here.wait_for(lambda store: beats(store, experiment) > before + 12)  # while the daemon polls again
         assert here.state(experiment) == "ACTIVE"
-        other.say("leave")
+        other.send("leave")
 
     said = served_while(here, disturb)
     other.end()
@@ -141,7 +141,7 @@ def test_an_experiment_is_not_given_up_while_another_process_runs_it(here: Queue
         wait_until(lambda: any("still runs it; waiting for that process" in line for line in said))
         with here.opened() as store:
             assert store.queue.find(experiment) is not None
-        other.say("leave")
+        other.send("leave")
 
     assert any("a trial needs 3 slots" in line for line in served_while(here, disturb))
     other.end()

@@ -77,7 +77,7 @@ def test_it_outlives_its_terminal_shares_slots_and_continues_when_the_daemon_was
 
     # No process outlives its daemon, and nothing is lost.
     searches.kill(searches.daemons())
-    searches.wait_for_silence()
+    searches.wait_for_exits()
     assert searches.state(low) == "ACTIVE"
     with searches.opened() as store:
         for trial in store.experiments.trials(low):
@@ -143,7 +143,7 @@ def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
                 daemon.terminate() if event == "end the daemon" else daemon.kill()
             if event == "kill everything":
                 searches.kill(searches.processes())
-            searches.wait_for_silence()
+            searches.wait_for_exits()
             searches.det("queue", "resume")
     for number in experiments:
         searches.hurry(number)

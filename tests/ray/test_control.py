@@ -57,7 +57,7 @@ def test_requests_and_interrupts(cluster: RayCluster, make_search: MakeSearch) -
             end(runner)
             runner.wait(120)
             assert state(search, experiment) == expected, search.said.read_text()
-            search.wait_for_silence()
+            search.wait_for_exits()
         assert neighbour.wait(120) == 0, other.said.read_text()
     finally:
         neighbour.kill()

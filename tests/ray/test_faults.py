@@ -243,7 +243,7 @@ def test_a_killed_runner(
     running.runner.kill()
     running.runner.wait()
     wait_until(lambda: not any(node.workers() for node in nodes), "a job lives on")
-    running.search.wait_for_silence()
+    running.search.wait_for_exits()
     assert resources(fragile) == [[], 3.0, 3.0]
     running.runner = running.search.start(running.experiment)
     running.finish(undisturbed)

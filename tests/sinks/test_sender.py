@@ -284,5 +284,5 @@ def test_numbers_are_sent_and_nothing_else() -> None:
 
 
 @pytest.fixture(autouse=True)
-def warnings_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+def capture_warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="determined.sinks")

@@ -100,7 +100,7 @@ class Life:
         unfinished = self._unfinished()
         logged = [len(self.log(rank)) for rank in range(self.ranks)]
         with self.started(f"{kill.phase}:{kill.number}", aimed_at) as processes:
-            reached = says_something(processes[aimed_at])
+            reached = reaches_phase(processes[aimed_at])
             if not reached:
                 hit = Hit(kill, False, [process.wait(timeout=SECONDS_FOR_A_PHASE) for process in processes])
                 if any(hit.codes):
@@ -123,10 +123,10 @@ class Life:
             if left:
                 hit.violations.append(f"left {SECONDS_FOR_ORPHANS:.0f} s after the end: {left}")
         lines = [self.log(rank)[count:] for rank, count in enumerate(logged)]
-        self._look(hit, lines, before, unfinished)
+        self._check(hit, lines, before, unfinished)
         return hit
 
-    def _look(self, hit: Hit, lines: list[list[str]], before: int, unfinished: set[str]) -> None:
+    def _check(self, hit: Hit, lines: list[list[str]], before: int, unfinished: set[str]) -> None:
         tell = hit.violations.append
         for problem in self.broken_checkpoints():
             tell(problem)
@@ -140,7 +140,7 @@ class Life:
                 tell(f"unfinished checkpoints of an earlier start are still there: {still}")
         hit.lost = max(0, trained - newest)
         if hit.kill.signal is signal.SIGTERM:
-            self._look_at_a_stop(hit, newest, trained)
+            self._check_stop(hit, newest, trained)
         else:
             # One period, and the previous one while its checkpoint is being written.
             if newest < (trained - 1) // CHECKPOINT_PERIOD * CHECKPOINT_PERIOD - CHECKPOINT_PERIOD:
@@ -148,7 +148,7 @@ class Life:
             if hit.kill.target is not None and not all(hit.codes) and trained < LENGTH:
                 tell(f"a rank ended well although another was lost: {hit.codes}")
 
-    def _look_at_a_stop(self, hit: Hit, newest: int, trained: int) -> None:
+    def _check_stop(self, hit: Hit, newest: int, trained: int) -> None:
         # When all is trained and saved, no rank handles the signal any more, or it is too late to change the exit code.
         fine = {143} if trained < LENGTH else {143, 0, -signal.SIGTERM}
         if not fine.issuperset(hit.codes):
@@ -306,7 +306,7 @@ class Life:
 ONLY_CHIEF = ("write", "written", "published", "report")
 
 
-def says_something(process: subprocess.Popen[bytes]) -> bool:
+def reaches_phase(process: subprocess.Popen[bytes]) -> bool:
     """Return whether the process reaches the phase of the kill."""
     assert process.stdout is not None
     if not select.select([process.stdout], [], [], SECONDS_FOR_A_PHASE)[0]:

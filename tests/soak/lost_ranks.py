@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.soak.lives import COLLECTIVE_TIMEOUT, SECONDS_FOR_AN_END, Life, orphans, says_something, waited_for
+from tests.soak.lives import COLLECTIVE_TIMEOUT, SECONDS_FOR_AN_END, Life, orphans, reaches_phase, waited_for
 
 HOW = ("exit0", "exit1", "SIGKILL", "SIGSTOP", "exception")
 WHERE = {"batch": 3, "validation": 2, "saving": 2}  # at the n-th time; that batch exchanges gradients
@@ -49,7 +49,7 @@ def lose(directory: Path, how: str, where: str, lost: int, *, is_warm: bool = Fa
     way = Way(how, where, lost)
     life = Life(directory, ranks=2, is_warm=is_warm)
     with life.started(f"{where}:{WHERE[where]}", lost, LOSE=how) as processes:
-        if not says_something(processes[lost]):
+        if not reaches_phase(processes[lost]):
             raise RuntimeError(f"rank {lost} never came to {where}:\n{life.errors()}")
         start = time.monotonic()
         limit = SECONDS_FOR_AN_END + (COLLECTIVE_TIMEOUT if how == "SIGSTOP" else 0)

@@ -60,7 +60,7 @@ def _kill(search: Search, experiment: int, moments: random.Random, most: int) ->
         if not kill_after(search.start(experiment), moments.uniform(0.3, 6.0)):
             return hits
         killed = time.monotonic()
-        search.wait_for_silence()
+        search.wait_for_exits()
         seconds = time.monotonic() - killed
         assert seconds <= SECONDS_FOR_ORPHANS, f"processes of a killed runner lived for {seconds:.1f} s"
     search.activate(experiment)

@@ -2,8 +2,8 @@
 
 with FakeBridge(tmp_path) as fake:
     engine = fake.engine()                       # nodes a and b, two slots each
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
-    assert fake.heard("start")["parts"][0]["node"] == "a"
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]})
+    assert fake.receive("start")["parts"][0]["node"] == "a"
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ class FakeBridge:
         self._connection.settimeout(60)
         with self._connection.makefile("rb", buffering=0) as file:
             self.pid = int(file.readline())
-        self.say(first)
+        self.send(first)
         return process
 
-    def say(self, *said: dict[str, Any]) -> None:
+    def send(self, *sent: dict[str, Any]) -> None:
         """Send messages to the engine."""
         assert self._connection is not None
-        for message in said:
+        for message in sent:
             messages.send(self._connection, message)
 
     def events_of(self, node: str, *events: list[Any]) -> None:
-        self.say({"events": node, "list": list(events)})
+        self.send({"events": node, "list": list(events)})
 
-    def heard(self, kind: str) -> dict[str, Any]:
+    def receive(self, kind: str) -> dict[str, Any]:
         """Return the next message of the engine of this kind; others are skipped."""
         while kind not in (message := self.next()):
             pass

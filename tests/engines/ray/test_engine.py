@@ -32,14 +32,14 @@ def engine(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> RayEngine:
     """Return an engine with two slots for each job, on two nodes, and a group granted over both."""
     made = fake.engine(monkeypatch, slots_per_job=2)
     made.announce_demand(2)
-    assert fake.heard("request") == {"request": [1], "return": [], "exclude": []}
+    assert fake.receive("request") == {"request": [1], "return": [], "exclude": []}
     grant(fake, made, 1)
     return made
 
 
 def grant(fake: FakeBridge, engine: RayEngine, number: int) -> None:
     """Grant a group over both nodes, and report them as ready."""
-    fake.say({"granted": number, "shares": [["a", 1, [], 1], ["b", 1, [], 1]]})
+    fake.send({"granted": number, "shares": [["a", 1, [], 1], ["b", 1, [], 1]]})
     fake.events_of("a", READY)
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
@@ -55,7 +55,7 @@ def exited(code: int, signal: str | None = None, *, cpu: float = 1.0, lost: bool
 
 def test_a_job_gets_a_part_on_each_node_of_its_group(fake: FakeBridge, engine: RayEngine) -> None:
     assert engine.start(job()) == [0, 1]
-    message = fake.heard("start")
+    message = fake.receive("start")
     assert message["start"]["environment"]["A"] == "1"
     both = {"actor": 1, "addresses": ["10.0.0.1", "10.0.0.2"], "slots": [1, 1], "gpus": []}
     assert message["parts"] == [{"node": "a", "rank": 0, **both}, {"node": "b", "rank": 1, **both}]
@@ -88,7 +88,7 @@ def test_after_a_failure_the_other_parts_are_killed(
     engine.start(job())
     fake.events_of("b", exited(7))
     heard: list[dict[str, Any]] = []
-    thread = threading.Thread(target=lambda: heard.append(fake.heard("tell")))
+    thread = threading.Thread(target=lambda: heard.append(fake.receive("tell")))
     thread.start()
     wait_until(lambda: engine.events(0.05) == [] and heard)
     thread.join()
@@ -99,7 +99,7 @@ def test_after_a_failure_the_other_parts_are_killed(
 
 def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -> None:
     engine.start(job())
-    fake.say({"lost": "b", "reason": "the power went"})
+    fake.send({"lost": "b", "reason": "the power went"})
     settle(engine)
     # The part on the other node waits for ranks that have exited: it is killed at once, and the job ends with it.
     assert "start" in fake.next()
@@ -112,7 +112,7 @@ def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -
     # move it to another node.
     assert fake.next() == {"request": [], "return": [1], "exclude": []}
     assert engine.free_slots() == 0
-    fake.say({**CLUSTER, "cluster": NODES[:1]})
+    fake.send({**CLUSTER, "cluster": NODES[:1]})
     settle(engine)
     assert engine.slots == 2
     # Later messages of the node are ignored.
@@ -123,7 +123,7 @@ def test_a_lost_node_takes_its_jobs_along(fake: FakeBridge, engine: RayEngine) -
 
 def test_a_node_that_ray_no_longer_names_is_lost(fake: FakeBridge, engine: RayEngine) -> None:
     engine.start(job())
-    fake.say({**CLUSTER, "cluster": NODES[:1]})
+    fake.send({**CLUSTER, "cluster": NODES[:1]})
     settle(engine)
     fake.events_of("a", exited(1))
     (event,) = collected(engine, 1)
@@ -134,49 +134,49 @@ def test_a_node_that_ray_no_longer_names_is_lost(fake: FakeBridge, engine: RayEn
 
 def test_the_nodes_of_a_job_may_all_be_lost(fake: FakeBridge, engine: RayEngine) -> None:
     engine.start(job())
-    fake.say({"lost": "a", "reason": "fire"}, {"lost": "b", "reason": "fire"})
+    fake.send({"lost": "a", "reason": "fire"}, {"lost": "b", "reason": "fire"})
     (event,) = collected(engine, 1)
     assert isinstance(event, Exited)
     assert event.lost
-    fake.say({**CLUSTER, "cluster": []})
+    fake.send({**CLUSTER, "cluster": []})
     settle(engine)
     assert engine.reason_not_to_fit(2) == "a trial wants 2 CPU slots, the Ray cluster has 0 (no nodes)"
 
 
 def test_a_node_whose_actor_was_killed_is_used_again(fake: FakeBridge, engine: RayEngine) -> None:
     for number in (2, 3, 4, 5):
-        fake.say({"lost": "b", "reason": "the actor was killed"})
+        fake.send({"lost": "b", "reason": "the actor was killed"})
         settle(engine)
-        assert fake.heard("request")["return"] == [number - 1]
+        assert fake.receive("request")["return"] == [number - 1]
         engine.announce_demand(2)
-        assert fake.heard("request") == {"request": [number], "return": [], "exclude": []}
+        assert fake.receive("request") == {"request": [number], "return": [], "exclude": []}
         grant(fake, engine, number)
 
 
 def test_a_node_whose_actor_never_starts_is_refused(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.heard("request")
+    fake.receive("request")
     for number in (1, 2, 3):
-        fake.say({"granted": number, "shares": [["b", 1, [], 1]]}, {"lost": "b", "reason": "no module determined"})
+        fake.send({"granted": number, "shares": [["b", 1, [], 1]]}, {"lost": "b", "reason": "no module determined"})
         settle(engine)
         engine.announce_demand(1)
-    assert fake.heard("refused") == {"refused": {"b": "its actor could not be started: no module determined"}}
-    assert fake.heard("request")["exclude"] == ["b"]
+    assert fake.receive("refused") == {"refused": {"b": "its actor could not be started: no module determined"}}
+    assert fake.receive("request")["exclude"] == ["b"]
 
 
 def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(2)
-    fake.heard("request")
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
+    fake.receive("request")
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
     fake.events_of("a", ["refused", "torch 1.0 instead of 2.0"])
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
-    assert fake.heard("refused") == {"refused": {"a": "torch 1.0 instead of 2.0"}}
-    assert fake.heard("request") == {"request": [], "return": [1], "exclude": []}
+    assert fake.receive("refused") == {"refused": {"a": "torch 1.0 instead of 2.0"}}
+    assert fake.receive("request") == {"request": [], "return": [1], "exclude": []}
     engine.announce_demand(2)
-    assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
+    assert fake.receive("request") == {"request": [3], "return": [], "exclude": ["a"]}
     assert engine.slots == 2
     assert "second: 2" in str(engine.reason_not_to_fit(3))
 
@@ -184,19 +184,19 @@ def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest
 def test_a_refused_node_keeps_the_slots_of_a_running_job(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(2)
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["a", 1, [], 1]]})
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["a", 1, [], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
     engine.start(job(slots=1))
-    fake.heard("start")
+    fake.receive("start")
     fake.events_of("a", ["refused", "its hook failed", "    the last line"])
     said = [line.text for line in collected(engine, 2) if isinstance(line, Line)]
     assert said == ["node first of the Ray cluster is not used: its hook failed", "    the last line"]
     assert "(first: its hook failed, second: 2)" in str(engine.reason_not_to_fit(3))
-    assert fake.heard("request") == {"request": [], "return": [2], "exclude": []}
+    assert fake.receive("request") == {"request": [], "return": [2], "exclude": []}
     # The running job is one of the two that are requested.
     engine.announce_demand(2)
-    assert fake.heard("request") == {"request": [3], "return": [], "exclude": ["a"]}
+    assert fake.receive("request") == {"request": [3], "return": [], "exclude": ["a"]}
     fake.events_of("a", exited(0))
     assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 1.0)]
     assert fake.next() == {"request": [], "return": [1], "exclude": []}
@@ -207,18 +207,18 @@ def test_a_group_that_failed_is_requested_elsewhere(fake: FakeBridge, monkeypatc
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
     for number in (1, 2, 3):
-        assert fake.heard("request") == {"request": [number], "return": [], "exclude": []}
-        fake.say({"failed group": number}, {"lost": "b", "reason": "determined-pytorch is not installed"})
+        assert fake.receive("request") == {"request": [number], "return": [], "exclude": []}
+        fake.send({"failed group": number}, {"lost": "b", "reason": "determined-pytorch is not installed"})
         settle(engine)
         engine.announce_demand(1)
-    assert fake.heard("refused")["refused"].keys() == {"b"}
-    assert fake.heard("request") == {"request": [4], "return": [], "exclude": ["b"]}
+    assert fake.receive("refused")["refused"].keys() == {"b"}
+    assert fake.receive("request") == {"request": [4], "return": [], "exclude": ["b"]}
 
 
 def test_trials_say_which_nodes_are_not_used(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.say({"granted": 1, "shares": [["b", 1, [], 1]]})
+    fake.send({"granted": 1, "shares": [["b", 1, [], 1]]})
     fake.events_of("b", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
@@ -251,20 +251,20 @@ def test_without_any_node_left_the_reasons_are_reported(fake: FakeBridge, monkey
 def test_groups_that_cannot_be_used_are_returned(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.heard("request")
+    fake.receive("request")
     engine.announce_demand(0)
-    assert fake.heard("request")["return"] == [1]
+    assert fake.receive("request")["return"] == [1]
     # Granted before the return arrived there.
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]})
     settle(engine)
-    assert fake.heard("request")["return"] == [1]
+    assert fake.receive("request")["return"] == [1]
     fake.events_of("a", ["refused", "too old"])
     settle(engine)
     engine.announce_demand(1)
-    assert fake.heard("request") == {"request": [2], "return": [], "exclude": ["a"]}
-    fake.say({"granted": 2, "shares": [["a", 1, [], 1]]})
+    assert fake.receive("request") == {"request": [2], "return": [], "exclude": ["a"]}
+    fake.send({"granted": 2, "shares": [["a", 1, [], 1]]})
     settle(engine)
-    assert fake.heard("request")["return"] == [2]
+    assert fake.receive("request")["return"] == [2]
     assert engine.free_slots() == 0
 
 
@@ -282,7 +282,7 @@ def test_the_message_for_a_taken_port_on_one_node_is_the_trials_own(
 ) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(1)
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]})
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
@@ -292,12 +292,12 @@ def test_the_message_for_a_taken_port_on_one_node_is_the_trials_own(
 
 def test_without_a_head_nothing_starts_and_what_runs_may_save(fake: FakeBridge, engine: RayEngine) -> None:
     engine.start(job())
-    fake.say({"withdrawn": "the head of the Ray cluster does not answer"})
+    fake.send({"withdrawn": "the head of the Ray cluster does not answer"})
     settle(engine)
     assert engine.granter_exited
     assert engine.reason_to_pause == "the head of the Ray cluster does not answer"
     engine.wake("1.1.1")
-    assert fake.heard("tell") == {"tell": ["wake", "1.1.1"], "nodes": ["a", "b"]}
+    assert fake.receive("tell") == {"tell": ["wake", "1.1.1"], "nodes": ["a", "b"]}
     fake.events_of("a", exited(0))
     fake.events_of("b", exited(0))
     assert collected(engine, 1) == [Exited("1.1.1", 0, None, False, 2.0)]
@@ -350,7 +350,7 @@ def test_store_calls_are_answered_together_and_to_their_nodes(fake: FakeBridge, 
     wait_until(lambda: engine.events(0.05) == [] and sum(map(len, asked)) == 3)
     received: dict[str, list[Any]] = {}
     while sum(map(len, received.values())) < 3:
-        for node, answers in fake.heard("answers")["answers"].items():
+        for node, answers in fake.receive("answers")["answers"].items():
             received.setdefault(node, []).extend(answers)
     assert sorted(received["a"]) == [["answer", 5, "ONE"], ["answer", 6, "TWO"]]
     assert received["b"] == [["answer", 5, "THREE"]]
@@ -366,17 +366,17 @@ def test_a_job_that_has_validated_wakes_the_runner(fake: FakeBridge, engine: Ray
 def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(3)
-    assert fake.heard("request")["request"] == [1, 2, 3]
+    assert fake.receive("request")["request"] == [1, 2, 3]
     assert [engine.wants_more_slots] == [True]
-    fake.say({"granted": 2, "shares": [["a", 1, ["7"], 1]]})
+    fake.send({"granted": 2, "shares": [["a", 1, ["7"], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     engine.start(job(slots=1))
-    assert fake.heard("start")["parts"][0]["gpus"] == ["7"]
+    assert fake.receive("start")["parts"][0]["gpus"] == ["7"]
     engine.announce_demand(1)
-    assert fake.heard("request") == {"request": [], "return": [1, 3], "exclude": []}
+    assert fake.receive("request") == {"request": [], "return": [1, 3], "exclude": []}
     assert not engine.wants_more_slots
-    fake.say({"granted": 3, "shares": [["b", 1, [], 1]]})  # was in progress
+    fake.send({"granted": 3, "shares": [["b", 1, [], 1]]})  # was in progress
     settle(engine)
     assert engine.free_slots() == 0
 
@@ -387,10 +387,10 @@ def test_nodes_come_and_go(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) ->
     assert engine.reason_not_to_fit(4) is None
     assert engine.reason_not_to_fit(5) == "a trial wants 5 CPU slots, the Ray cluster has 4 (first: 2, second: 2)"
     third = ["c", "10.0.0.3", "third", 8]
-    fake.say({**CLUSTER, "cluster": [NODES[0], third]})
+    fake.send({**CLUSTER, "cluster": [NODES[0], third]})
     settle(engine)
     assert engine.slots == 10
-    fake.say({**CLUSTER, "can_grow": True})
+    fake.send({**CLUSTER, "can_grow": True})
     settle(engine)
     assert engine.reason_not_to_fit(500) is None
 
@@ -403,7 +403,7 @@ def test_the_runner_gets_its_turn_while_messages_arrive_without_end(
     def answer(calls: Any) -> tuple[list[Any], list[str]]:
         fake.events_of("a", ["store", 5, "one"])  # the next one arrives before this one is answered
         if answered:
-            fake.heard("answers")  # of the earlier one: the connection must not fill
+            fake.receive("answers")  # of the earlier one: the connection must not fill
         answered.append(calls)
         return [], []
 
