@@ -13,6 +13,7 @@ from determined.config.flattening import flat
 from determined.config.metric_values import finite_number
 from determined.config.secrets.masking import mask_secrets
 from determined.experiment.creation.trial_alone import trial_alone
+from determined.store import standalone_runs
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.states import TRIAL_FAILED
 from determined.store.store import Store
@@ -60,6 +61,35 @@ class FailureGroup:
     command_note: str | None
 
 
+class KnownFailures:
+    """The failed trials of some experiments by error, which are compared again only if something has changed."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, list[FailureGroup]] = (None, [])
+
+    def groups(self, store: Store, experiment_ids: Sequence[int]) -> list[FailureGroup]:
+        """Return the groups of these experiments; see `failure_groups`."""
+        stamp = (list(experiment_ids), failure_stamp(store, experiment_ids))
+        known, groups = self._known
+        if stamp != known:
+            groups = failure_groups(store, experiment_ids)
+            self._known = (stamp, groups)
+        return groups
+
+
+def failure_stamp(store: Store, experiment_ids: Sequence[int]) -> object:
+    """Return everything that the groups of failed trials follow from, undecoded: reading this takes little time.
+
+    Two stamps are equal if nothing has changed. Trials of searches that have not ended are not part of any group.
+    """
+    trials = [
+        # The state of a standalone run also depends on its process, which may have ended without changing a row.
+        (*row, standalone_runs.experiment_state(row.attempt_state, row.process) if row.state is None else None)
+        for row in store.overview.ended_trials(experiment_ids)
+    ]
+    return trials, store.overview.configs(experiment_ids)
+
+
 def failure_groups(store: Store, experiment_ids: Sequence[int]) -> list[FailureGroup]:
     """Return the failed trials of experiments by error, the most frequent error first."""
     experiments = {found: store.experiments.get(found) for found in experiment_ids}
@@ -68,8 +98,9 @@ def failure_groups(store: Store, experiment_ids: Sequence[int]) -> list[FailureG
     for row in (row for rows in trials.values() for row in rows if row.state in TRIAL_FAILED):
         message, file, line = _parts(_reason(row))
         groups.setdefault((_VALUE.sub("…", message), file, line), []).append(row)
+    hparams = _Hparams()
     return [
-        _group(store, key[1:], rows, experiments, [row for found in _ids(rows) for row in trials[found]])
+        _group(store, key[1:], rows, experiments, [row for found in _ids(rows) for row in trials[found]], hparams)
         for key, rows in sorted(groups.items(), key=lambda item: (-len(item[1]), item[1][0].id))
     ]
 
@@ -80,6 +111,7 @@ def _group(
     failed: list[Trial],
     experiments: dict[int, Experiment],
     trials: list[Trial],
+    hparams: _Hparams,
 ) -> FailureGroup:
     """Return the group of these failed trials; `trials` are all trials of their experiments."""
     first = failed[0]
@@ -96,7 +128,7 @@ def _group(
         line=place[1],
         trial_ids=sorted(numbers),
         experiment_ids=_ids(failed),
-        distinctions=_distinctions(failed, others),
+        distinctions=_distinctions(failed, others, hparams),
         last_lines=[line.text for line in store.logs(first.id, tail=_LAST_LINES)],
         command=command,
         command_note=command_note,
@@ -123,18 +155,33 @@ def _parts(reason: str) -> tuple[str, str | None, int | None]:
     return reason[: found.start()], found["file"], int(found["line"])
 
 
-def _distinctions(failed: Sequence[Trial], others: Sequence[Trial]) -> list[Distinction]:
+class _Hparams:
+    """The hyperparameters of trials, flat, with their values also as texts. A trial is compared with many groups."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[dict[str, Any], dict[str, str]]] = {}
+
+    def of(self, trials: Sequence[Trial]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+        """Return the values of each trial, and their texts."""
+        for row in trials:
+            if row.id not in self._known:
+                values = flat(row.effective_hparams)
+                self._known[row.id] = values, {name: _text(value) for name, value in values.items()}
+        found = [self._known[row.id] for row in trials]
+        return [values for values, _ in found], [texts for _, texts in found]
+
+
+def _distinctions(failed: Sequence[Trial], others: Sequence[Trial], hparams: _Hparams) -> list[Distinction]:
     """Return what all failed trials have in common and not all others have, the clearest distinction first."""
     if not others:
         return []
-    in_group = [flat(row.effective_hparams) for row in failed]
-    elsewhere = [flat(row.effective_hparams) for row in others]
+    (in_group, texts), (elsewhere, other_texts) = hparams.of(failed), hparams.of(others)
     shown = flat(mask_secrets(failed[0].effective_hparams))
     found = []
     for name in in_group[0]:
         if any(name not in values for values in in_group):
             continue
-        equal = _equal(name, shown[name], in_group, elsewhere)
+        equal = _equal(name, shown[name], texts, other_texts)
         text, matching = equal or _beyond(name, in_group, elsewhere) or (None, 0)
         if text is not None and matching < len(elsewhere):
             found.append(Distinction(name, text, len(failed), matching, len(elsewhere)))
@@ -142,17 +189,17 @@ def _distinctions(failed: Sequence[Trial], others: Sequence[Trial]) -> list[Dist
 
 
 def _equal(
-    name: str, shown: Any, in_group: list[dict[str, Any]], elsewhere: list[dict[str, Any]]
+    name: str, shown: Any, in_group: list[dict[str, str]], elsewhere: list[dict[str, str]]
 ) -> tuple[str, int] | None:
     """Return the condition that all failed trials have the same value, and how many others fulfil it, or None.
 
     `shown` is the value of the first one, masked if it is a secret.
     """
-    values = {_text(values[name]) for values in in_group}
+    values = {values[name] for values in in_group}
     if len(values) != 1:
         return None
     (value,) = values
-    matching = sum(name in other and _text(other[name]) == value for other in elsewhere)
+    matching = sum(other.get(name) == value for other in elsewhere)
     return f"{name} = {_text(shown)}", matching
 
 

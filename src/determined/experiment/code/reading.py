@@ -8,6 +8,7 @@ import hashlib
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
@@ -27,12 +28,17 @@ _MOST_FILES = 5000
 MOST_TEXT_BYTES = 2**20
 _MOST_DIFF_LINES = 5000
 
+_CLOCK_STEP_NS = 2_000_000_000  # of the file system with the coarsest clock
+_MOST_HASHES = 50_000
+_hashes: dict[tuple[int, ...], str] = {}  # by the stamp of the file
+
 
 class CodeFile(NamedTuple):
-    """A file of an experiment's code."""
+    """A file of an experiment's code. A file that is changed or replaced gets another stamp."""
 
     path: str
     size: int
+    stamp: tuple[int, ...]
 
 
 class FileDifference(NamedTuple):
@@ -86,6 +92,19 @@ def hash_of(code: Code, path: str) -> str:
     """Return the SHA-256 of a whole file."""
     with _opened(code, path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def known_hash_of(code: Code, file: CodeFile) -> str:
+    """Return the SHA-256 of a listed file, which is read only if it has changed since its hash was computed."""
+    known = _hashes.get(file.stamp)
+    if known is None:
+        known = hash_of(code, file.path)
+        # Not of a file that changed a moment ago: the clock of a file system might give another change the same time.
+        if time.time_ns() - file.stamp[-1] > _CLOCK_STEP_NS:
+            if len(_hashes) >= _MOST_HASHES:
+                _hashes.clear()
+            _hashes[file.stamp] = known
+    return known
 
 
 @contextlib.contextmanager
@@ -170,7 +189,12 @@ def _walk(directory: str, prefix: str) -> Iterator[CodeFile]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")
             elif entry.is_file(follow_symlinks=False) and is_file_name(prefix + entry.name):
-                yield CodeFile(prefix + entry.name, entry.stat(follow_symlinks=False).st_size)
+                status = entry.stat(follow_symlinks=False)
+                # The last time is that of any change, also of the other time: programs cannot set it.
+                times = status.st_mtime_ns, status.st_ctime_ns
+                yield CodeFile(
+                    prefix + entry.name, status.st_size, (status.st_dev, status.st_ino, status.st_size, *times)
+                )
 
 
 def _copy(experiment: Experiment) -> Path | None:

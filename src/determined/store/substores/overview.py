@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from determined.store.databases.base import Database
+from determined.store.databases.base import Database, few_enough
 from determined.store.process import Process
 from determined.store.records import Log, LogFilter
 from determined.store.sql.logs import LogRange, first_line_at, read_log_page
@@ -118,6 +118,32 @@ class RequestRow(NamedTuple):
     created: float
 
 
+class EndedTrial(NamedTuple):
+    """What a trial that has ended, or whose state follows from its attempt, tells about its failure or success."""
+
+    id: int
+    experiment_id: int
+    hparams: str
+    passed_hparams: str | None
+    runs: int
+    ended: float | None
+    reason: str | None
+    state: str | None
+    last_line: int | None  # the id of the newest line in the log of a failed trial
+    attempt: int | None
+    attempt_state: Any
+    attempt_ended: float | None
+    exit_code: int | None
+    host: str | None
+    pid: int | None
+    process_started: str | None
+
+    @property
+    def process(self) -> Process:
+        """The process of the newest attempt, if there is one."""
+        return Process(self.host or "", self.pid or 0, self.process_started or "")
+
+
 class JournalRow(NamedTuple):
     """An entry of the journal of a search."""
 
@@ -224,6 +250,34 @@ class Overview:
             [*TRIAL_FAILED, most],
         )
         return [number for (number,) in found]
+
+    def ended_trials(self, experiment_ids: Sequence[int]) -> list[EndedTrial]:
+        """Return the trials of experiments that have ended, and those of standalone runs."""
+        failed = f"t.state IN ({', '.join('?' * len(TRIAL_FAILED))})"
+        select = (
+            "SELECT t.id, t.experiment_id, t.hparams, t.passed_hparams, t.runs, t.ended, t.reason, t.state, "
+            f"CASE WHEN t.state IS NULL OR {failed} THEN (SELECT max(l.id) FROM logs l WHERE l.trial_id = t.id) END, "
+            "a.id, a.state, a.ended, a.exit_code, a.host, a.pid, a.process_started FROM trials t "
+            "LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+            f"WHERE (t.ended IS NOT NULL OR t.state IS NULL OR {failed}) AND t.experiment_id IN "
+        )
+        return [
+            EndedTrial(*row)
+            for chunk in few_enough(experiment_ids)
+            for row in self._database.execute(
+                f"{select} ({', '.join('?' * len(chunk))}) ORDER BY t.id", [*TRIAL_FAILED, *TRIAL_FAILED, *chunk]
+            )
+        ]
+
+    def configs(self, experiment_ids: Sequence[int]) -> list[tuple[int, str]]:
+        """Return the configurations of experiments, as JSON text."""
+        return [
+            (number, config)
+            for chunk in few_enough(experiment_ids)
+            for number, config in self._database.execute(
+                f"SELECT id, config FROM experiments WHERE id IN ({', '.join('?' * len(chunk))}) ORDER BY id", chunk
+            )
+        ]
 
     def journal(self, experiment_id: int) -> list[JournalRow]:
         """Return the journal of a search, in order."""

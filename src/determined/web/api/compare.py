@@ -12,7 +12,7 @@ from determined.config.effective import value_text
 from determined.config.flattening import flat
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
-from determined.experiment.code.reading import Code, code_of, cut_note, hash_of, list_files
+from determined.experiment.code.reading import Code, code_of, cut_note, known_hash_of, list_files
 from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route, representable
@@ -113,14 +113,14 @@ def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code],
 def _compared_code(found: Mapping[int, Code], experiment_ids: Sequence[int]) -> tuple[list[ComparedFile], list[str]]:
     """Return the files of the experiments' code, with the variant that each experiment has, and notes."""
     files = {number: list_files(code) for number, code in found.items()}
-    paths = {number: {file.path for file in listed} for number, listed in files.items()}
+    paths = {number: {file.path: file for file in listed} for number, listed in files.items()}
     rows: list[ComparedFile] = []
     for path in sorted(set().union(*paths.values())):
         variants: dict[str, str] = {}
         of_experiment: dict[int, str | None] = {}
         for number, code in found.items():
             if path in paths[number]:
-                content = hash_of(code, path)
+                content = known_hash_of(code, paths[number][path])
                 variants.setdefault(content, _LETTERS[len(variants) % len(_LETTERS)])
                 of_experiment[number] = variants[content]
         letters = [of_experiment.get(number) for number in experiment_ids]

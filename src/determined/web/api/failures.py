@@ -6,10 +6,9 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from determined.experiment.failures import FailureGroup as FoundGroup
-from determined.experiment.failures import failure_groups
 from determined.web.answers import Route
 from determined.web.identifiers import Id
-from determined.web.state import reading, version
+from determined.web.state import reading, state_of, version
 
 router = APIRouter(route_class=Route)
 
@@ -61,7 +60,7 @@ def failures(request: Request, experiment: Id | None = None) -> Failures:
     seen = version(request)
     with reading(request) as store:
         ids = store.overview.experiments_with_failures(_MOST_EXPERIMENTS) if experiment is None else [experiment]
-        groups = failure_groups(store, ids)
+        groups = state_of(request).failures.of(experiment).groups(store, ids)
     return {"version": seen, "groups": [_group(group) for group in groups]}
 
 

@@ -45,7 +45,8 @@ def metrics(request: Request, experiment: Id | None = None, trial: Id | None = N
         if trial is not None:
             ids = [store.experiments.trial(trial).id]
         elif experiment is not None:
-            ids = [row.id for row in reversed(store.experiments.trials(experiment))]
+            store.experiments.get(experiment)
+            ids = sorted(store.overview.ids_by_number(experiment).values(), reverse=True)
         else:
             ids = store.overview.trial_ids()
         known, unknown = state_of(request).statistics.numeric(store, ids)

@@ -23,10 +23,13 @@ from determined.web.tables.stored_json import reported_metrics
 
 logger = logging.getLogger("determined.web")
 
+_Trial = tuple[str, int]  # the identity of the store, and the id of the trial
+
 # Trials whose statistics are computed within the request. Those of a running trial change with every report, and are
 # extended within a millisecond; without this its cells would be empty most of the time.
 _COMPUTED_NOW = 20
 _SECONDS_BETWEEN_NEWS = 3.0
+_MOST_SENT = 20_000  # trials
 _TOGETHER = 50  # trials whose statistics are computed with one connection, in one snapshot of the store
 
 
@@ -47,7 +50,9 @@ class Statistics:
         # By trial: the version of its reports, and its metrics with whether any value is a number.
         self._metrics: dict[int, tuple[int, frozenset[tuple[Key, bool]]]] = {}
         # By store and trial: the version of reports that were read and cannot be summarized.
-        self._unreadable: dict[tuple[str, int], int] = {}
+        self._unreadable: dict[_Trial, int] = {}
+        # By store and trial: the version of its reports, and by key what was sent; None for metrics without reports.
+        self._sent: dict[_Trial, tuple[int, dict[str, Summary | None]]] = {}
 
     def of_trials(
         self, store: Store, trial_ids: Sequence[int], keys: Sequence[str]
@@ -58,11 +63,15 @@ class Statistics:
         """
         reader = CurveReader(store, self._cache)
         wanted = {metric_keys.split(key): key for key in keys}
-        cached = reader.summaries(trial_ids, list(wanted))
-        found: dict[int, dict[str, Summary | None]] = {
+        versions = _versions(store, trial_ids)
+        found = self._sent_before(versions, keys)
+        cached = reader.summaries([trial_id for _, trial_id in versions if trial_id not in found], list(wanted))
+        new: dict[int, dict[str, Summary | None]] = {
             trial_id: {wanted[key]: summary(one) for key, one in known.items()}
             for trial_id, known in cached.known.items()
         }
+        self._note_sent(versions, keys, new)
+        found |= new
         unreadable = self._known_as_unreadable(store, cached.pending)
         found |= {trial_id: {} for trial_id in unreadable}  # their own pages say why; the rows of others are shown
         pending = sorted(set(cached.pending) - unreadable, reverse=True)
@@ -75,6 +84,31 @@ class Statistics:
         if later:
             self._compute(later)
         return found, len(later)
+
+    def _sent_before(self, versions: dict[_Trial, int], keys: Sequence[str]) -> dict[int, dict[str, Summary | None]]:
+        """Return the statistics of trials that were sent before and are current, for all of the keys."""
+        found: dict[int, dict[str, Summary | None]] = {}
+        with self._lock:
+            for trial, changes in versions.items():
+                known, sent = self._sent.get(trial, (None, {}))
+                if known == changes and all(key in sent for key in keys):
+                    found[trial[1]] = {key: one for key in keys if (one := sent[key]) is not None}
+        return found
+
+    def _note_sent(
+        self, versions: dict[_Trial, int], keys: Sequence[str], new: dict[int, dict[str, Summary | None]]
+    ) -> None:
+        """Keep statistics: reading and decoding them again would take most of the time of a table."""
+        with self._lock:
+            for trial, changes in versions.items():
+                if trial[1] in new:
+                    known, sent = self._sent.get(trial, (None, {}))
+                    self._sent[trial] = (
+                        changes,
+                        {**(sent if known == changes else {}), **dict.fromkeys(keys), **new[trial[1]]},
+                    )
+            while len(self._sent) > _MOST_SENT:
+                del self._sent[next(iter(self._sent))]
 
     def of_trial(self, store: Store, trial_id: int) -> dict[str, Summary]:
         """Return the statistics of all metrics of a trial, computed now if necessary.
@@ -186,7 +220,7 @@ class Statistics:
             return {key[1] for key, _ in _versions(store, trial_ids).items() & self._unreadable.items()}
 
 
-def _versions(store: Store, trial_ids: Sequence[int]) -> dict[tuple[str, int], int]:
+def _versions(store: Store, trial_ids: Sequence[int]) -> dict[_Trial, int]:
     """Return the present versions of the reports of trials, by store and trial. A version is never used twice."""
     identity = store.reports.store_identity
     return {(identity, state.trial_id): state.changes for state in store.reports.versions(trial_ids)}

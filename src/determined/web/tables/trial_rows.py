@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,9 +120,7 @@ def _trial_row(
 ) -> TrialRow:
     """Return the row of a trial."""
     state, ended, reason = trial_status(trial)
-    assigned = loads(trial.hparams)
-    passed = None if trial.passed_hparams is None else loads(trial.passed_hparams)
-    used = assigned if passed is None else effective(assigned, passed)
+    hparams, differing = _shown_hparams(trial.hparams, trial.passed_hparams)
     return {
         "id": trial.id,
         "experiment": trial.experiment_id,
@@ -133,8 +132,8 @@ def _trial_row(
         "archived": bool(experiment.archived),
         "owner": experiment.owner,
         "host": trial.host if trial.nodes is None else nodes_text(loads(trial.nodes)),
-        "hparams": used if _NUMBERS.issuperset(map(type, used.values())) else flat(mask_secrets(used)),
-        "differing_hparams": [found.name for found in differences(assigned, passed)] if passed else [],
+        "hparams": hparams,
+        "differing_hparams": differing,
         "batches": trial.steps_completed,
         "progress": trial_progress(state, trial.progress),
         "created": trial.created,
@@ -151,6 +150,18 @@ def _trial_row(
         "checkpoint_bytes": checkpoints[1],
         "metrics": dict(summaries),
     }
+
+
+# Cached by their texts: decoding, masking and flattening take most of the time of a table, for which a page asks
+# every second. What is returned is only sent, and never changed.
+@functools.lru_cache(maxsize=10_000)
+def _shown_hparams(assigned_text: str, passed_text: str | None) -> tuple[Plain, list[str]]:
+    """Return the hyperparameters that a trial uses, flat and masked, and the names of those with another value."""
+    assigned = loads(assigned_text)
+    passed = None if passed_text is None else loads(passed_text)
+    used = assigned if passed is None else effective(assigned, passed)
+    shown = used if _NUMBERS.issuperset(map(type, used.values())) else flat(mask_secrets(used))
+    return shown, [found.name for found in differences(assigned, passed)] if passed else []
 
 
 def trial_status(trial: StoredTrial) -> tuple[Any, float | None, str | None]:
@@ -170,10 +181,17 @@ def sizes_by_trial(checkpoints: Iterable[tuple[int, str]]) -> dict[int, tuple[in
     found: dict[int, tuple[int, int]] = {}
     for trial_id, resources in checkpoints:
         count, size = found.get(trial_id, (0, 0))
-        found[trial_id] = (count + 1, size + sum(loads(resources).values()))
+        found[trial_id] = (count + 1, size + _bytes(resources))
     return found
 
 
+@functools.lru_cache(maxsize=10_000)
+def _bytes(resources: str) -> int:
+    """Return the size of a checkpoint by its files."""
+    return int(sum(loads(resources).values()))
+
+
+@functools.lru_cache(maxsize=10_000)
 def _latest(validation: str | None, metric: str | None) -> Any:
     """Return the searcher metric of the newest validation."""
     if validation is None or metric is None:
