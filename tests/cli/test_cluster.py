@@ -11,7 +11,10 @@ from determined.cli.store_access import opened_store
 from determined.config.engine import EngineChoice, parse_engine
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
-from tests.cli.running import det, det_ok
+from determined.store.experiment_changes import Change, TrialChange
+from determined.store.store import Store
+from tests.cli.running import det, det_json, det_ok
+from tests.store.experiments import with_trials
 
 needs_no_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed here")
 
@@ -76,3 +79,39 @@ def test_the_queue_uses_the_engine_that_activate_names(tmp_path: Path, monkeypat
     det_ok("experiment", "activate", "1", "--detach")
     with opened_store() as store:
         assert StoredConfig(store.experiments.get(1).config).resources.engine == "local"
+
+
+def test_a_dry_run_leaves_the_slots_to_the_cluster(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "entrypoint: python3 train.py\nresources: {slots_per_trial: 800}\n"
+        "searcher: {name: random, metric: loss, max_length: 1, max_trials: 6, max_concurrent_trials: 3}\n"
+    )
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text("")
+    create = ("experiment", "create", str(config), str(model), "--dry-run", "--engine", "ray:10.0.0.1:6379")
+    assert "Slots: decided by the cluster, 800 for each trial, at most 3 trials at once\n" in det_ok(*create)
+    plain = det_json(*create)
+    assert (plain["slots"], plain["trials_at_once"]) == (None, 3)
+    limited = det_json(*create, "--config", "resources.max_slots=1600")
+    assert (limited["slots"], limited["trials_at_once"]) == (None, 2)
+
+
+def test_nodes_are_named_without_a_terminal(store: Store) -> None:
+    lease, (trial_id, other) = with_trials(store, 2)
+    store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, nodes=["first", "first", "second"]),)))
+    described = det_ok("trial", "describe", str(trial_id))
+    assert described.splitlines()[0].split()[-1] == "Nodes"
+    assert "first (ranks 0 to 1), second (rank 2)" in described
+    assert det_ok("trial", "describe", str(trial_id), "--csv").splitlines()[0].endswith(",Ended,Nodes")
+    assert "Nodes" not in det_ok("trial", "describe", str(other))
+
+
+@pytest.mark.parametrize("source", ["DET_ENGINE", "--engine"])
+def test_a_wrong_engine_is_reported_with_its_source(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if source == "DET_ENGINE":
+        monkeypatch.setenv("DET_ENGINE", "kubernetes")
+    result = det("cluster", *([] if source == "DET_ENGINE" else ["--engine", "kubernetes"]))
+    assert f"{source}: unknown engine 'kubernetes'" in result.stderr
+    assert result.exit_code == 1

@@ -57,9 +57,11 @@ def with_engine(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(command)
     def chosen(*args: Any, engine: str | None, **kwargs: Any) -> Any:
-        from determined.config.engine import parse_engine
+        from determined.config.engine import VARIABLE, parse_engine
 
-        return command(*args, engine=None if engine is None else parse_engine(engine, "--engine"), **kwargs)
+        parameter = click.get_current_context().get_parameter_source("engine")
+        source = VARIABLE if parameter is click.core.ParameterSource.ENVIRONMENT else "--engine"
+        return command(*args, engine=None if engine is None else parse_engine(engine, source), **kwargs)
 
     return chosen
 

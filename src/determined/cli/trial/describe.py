@@ -86,7 +86,7 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
     columns = [*_WORKLOADS, *([Column("Workload Metrics", long=True, rank=0)] if metrics else [])]
     rows = [_workload_row(workload, metrics) for workload in workloads]
     if form == "csv":
-        write_csv(sys.stdout, _TRIAL, [_trial_row(row, summary)])
+        write_csv(sys.stdout, _trial_columns(row), [_trial_row(row, summary)])
         click.echo()
         write_csv(sys.stdout, columns, rows)
         return
@@ -97,16 +97,29 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
             f"\n\nMetrics\n{summary_table(reports)}"
         )
     else:
-        described = table(_TRIAL, [_trial_row(row, summary)])
+        described = table(_trial_columns(row), [_trial_row(row, summary)])
     click.echo(f"{described}\n\nWorkloads\n{table(columns, rows)}")
     facts = trial_facts(row)
     if facts:
         click.echo("\n" + "\n".join(map(visible_lines, facts)))
 
 
+def _trial_columns(row: Trial) -> list[Column]:
+    """Return the columns of a trial; only one that ran on a cluster has nodes."""
+    return _TRIAL if row.nodes is None else [*_TRIAL, Column("Nodes")]
+
+
 def _trial_row(row: Trial, summary: Summary) -> Row:
-    """Return the row of a trial, with the summary of its metrics."""
-    return [row.experiment_id, row.state, row.effective_hparams, summary, time_text(row.started), time_text(row.ended)]
+    """Return the row of a trial, with the summary of its metrics; see `_trial_columns`."""
+    return [
+        row.experiment_id,
+        row.state,
+        row.effective_hparams,
+        summary,
+        time_text(row.started),
+        time_text(row.ended),
+        *([] if row.nodes is None else [nodes_text(row.nodes)]),
+    ]
 
 
 def _properties(row: Trial) -> list[tuple[str, object]]:

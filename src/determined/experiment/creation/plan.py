@@ -26,9 +26,9 @@ class Plan:
     """The preview of a search and its resources. The size of checkpoints is unknown until the first one exists."""
 
     search: Preview
-    slots: int
+    slots: int | None  # None if a cluster decides
     slots_per_trial: int
-    at_once: int
+    at_once: int | None  # None if a cluster decides, and the search has no limit
     checkpoints_kept: int  # maximum number after the experiment has ended
     storage: str
     code: CodeCopy
@@ -40,25 +40,27 @@ class Plan:
 def plan_experiment(
     config: ExperimentConfig, model_dir: Path, *, include: Sequence[Path] = (), slots: int | None = None
 ) -> Plan:
-    """Return the plan of an experiment; raise if a trial needs more slots than there are."""
+    """Return the plan of an experiment; raise if a trial needs more slots than this machine has, if it runs here."""
     stored = StoredConfig(config.plain())
     # The default directory is not in the configuration before the experiment is created.
     is_default = isinstance(config.checkpoint_storage, LocalStorage)
     storage = build_from_argument(str(paths.checkpoints_dir())) if is_default else configured_storage(stored)
-    present = find_slots(slots, os.environ).count
     per_trial = stored.resources.slots
-    if parse_engine(stored.resources.engine, "resources.engine").is_local:
-        check_slots(settings_of(stored), present)
-    most = config.resources.max_slots or present
+    is_local = parse_engine(stored.resources.engine, "resources.engine").is_local
+    # Slots of a cluster may come and go; --slots limits those of this run.
+    present = find_slots(slots, os.environ).count if is_local else slots
+    if is_local:
+        check_slots(settings_of(stored), present or 0)
     search = preview(config.searcher, config.hyperparameters, slots=present)
-    room = min(present, most) // per_trial
+    limits = [limit for limit in (present, config.resources.max_slots) if limit is not None]
+    room = min(limits) // per_trial if limits else None
     roots = storage.local_roots()
     code = measure_model_dir(model_dir, include, [*roots, *paths.store_files(), paths.data_dir()])
     return Plan(
         search=search,
         slots=present,
         slots_per_trial=per_trial,
-        at_once=min(room, search.at_once) if search.at_once else room,
+        at_once=min((most for most in (room, search.at_once or None) if most is not None), default=None),
         checkpoints_kept=_kept(stored.checkpoint_storage, search.trials),
         storage=storage.name,
         code=code,

@@ -23,7 +23,7 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
         f"Experiment {config.name or '(generated name)'}: {entrypoint}",
         f"Search: {searcher.name} over {counted(plan.search.trials, 'trial')}, compared by {searcher.metric} "
         f"({better} is better)",
-        f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {counted(plan.at_once, 'trial')} at once",
+        _slots_text(plan),
         f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "
         "their size is known when the first one is saved",
         f"Code: {counted(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
@@ -34,6 +34,15 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
 
         facts.append(f"Startup hook: {announcement(plan.hook_environment)}")
     return "\n".join(facts) + f"\n\n{preview_text(config, plan.search)}\n\nNothing was created."
+
+
+def _slots_text(plan: Plan) -> str:
+    """Return the line about slots."""
+    at_once = None if plan.at_once is None else counted(plan.at_once, "trial")
+    if plan.slots is not None:
+        return f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {at_once} at once"
+    most = "" if at_once is None else f", at most {at_once} at once"
+    return f"Slots: decided by the cluster, {plan.slots_per_trial} for each trial{most}"
 
 
 def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
