@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from determined.engines.base import Interpreter, Job
+import pytest
+
+from determined.engines.base import Interpreter, Job, Part
 from determined.engines.command import Harness, Module, Program, Script, Shell, runnable
 from determined.engines.job_environment import job_environment
-from determined.engines.slots import Gpu, Slots
+from determined.engines.slots import Gpu, Slots, _all_gpus
 from determined.info import from_env
 
 TRIAL = {"DET_TASK_TYPE": "TRIAL", "DET_TRIAL_ID": "1", "DET_EXPERIMENT_ID": "1", "DET_TRIAL_SEED": "0"}
@@ -28,6 +31,35 @@ def test_gpus() -> None:
     assert info.slot_ids == [1, 2]
     assert info.gpu_uuids == ["GPU-b", "GPU-c"]
     assert info.container_slot_counts == [2]
+
+
+def test_gpus_that_ray_gave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial on a cluster gets the indices and UUIDs of its GPUs on their node, as nvidia-smi lists them."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nfor i in 0 1 2 3; do echo $i, GPU-$i; done\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    _all_gpus.cache_clear()
+    try:
+        for given, ids, uuids in (
+            (("2", "3"), [2, 3], ["GPU-2", "GPU-3"]),
+            (("GPU-1",), [1], ["GPU-1"]),
+            (("MIG-a", "3"), [0, 3], ["MIG-a", "GPU-3"]),
+        ):
+            part = Part(0, ("10.0.0.1",), (len(given),), 1, given)
+            told = job_environment(
+                replace(job(len(given)), part=part),
+                list(range(len(given))),
+                Slots(4, (), 1),
+                "/wakeups",
+                {},
+                Interpreter(),
+            )
+            info = from_env(told)
+            assert info is not None
+            assert (told["CUDA_VISIBLE_DEVICES"], info.slot_ids, info.gpu_uuids) == (",".join(given), ids, uuids)
+    finally:
+        _all_gpus.cache_clear()
 
 
 def test_a_job_without_slots_sees_no_gpu() -> None:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Mapping
 
 from determined.engines.base import Interpreter, Job, Part
-from determined.engines.slots import Gpu, Slots
+from determined.engines.slots import Slots, gpus_of_machine
 
 # Variables of a run: the engine itself may run inside one (a trial that creates an experiment), and its jobs must not
 # mistake these for their own.
@@ -43,7 +43,7 @@ def job_environment(
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     placed = slots.environment(ids, given)
     if job.part is not None and job.part.gpus:
-        gpus = [Gpu(name) for name in job.part.gpus]
+        gpus, ids = gpus_of_machine(job.part.gpus)
         placed = {"CUDA_VISIBLE_DEVICES": ",".join(job.part.gpus)}
     return {
         **given,

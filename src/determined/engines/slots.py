@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,6 +89,28 @@ def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
             break  # CUDA also ignores everything from the first invalid entry on
         chosen.append(Gpu(name, uuids.get(name, "" if name.isdecimal() else name)))
     return tuple(chosen)
+
+
+def gpus_of_machine(names: Sequence[str]) -> tuple[list[Gpu], list[int]]:
+    """Return the GPUs of this machine that have these names in CUDA_VISIBLE_DEVICES, with their indices.
+
+    A name that is no GPU of this machine, such as a part of a GPU (MIG), has its place in the list as its index.
+    """
+    present = _all_gpus()
+    indices = {name: index for index, gpu in enumerate(present) for name in (gpu.name, gpu.uuid) if name}
+    found = [indices.get(name) for name in names]
+    gpus = [
+        # A name that is not a number is the UUID itself.
+        Gpu(name, "" if name.isdecimal() else name) if index is None else Gpu(name, present[index].uuid)
+        for name, index in zip(names, found, strict=True)
+    ]
+    return gpus, [place if index is None else index for place, index in enumerate(found)]
+
+
+@functools.cache
+def _all_gpus() -> tuple[Gpu, ...]:
+    """Return all GPUs of this machine; asked once, because it takes up to several seconds."""
+    return find_gpus({})
 
 
 def _from_environment(env: Mapping[str, str]) -> int | None:
