@@ -87,7 +87,13 @@ class Nodes(LocalEngine):
         with tempfile.TemporaryDirectory() as directory:
             relay = RelaySocket(directory)
             jobs = NodeJobs(
-                self, relay, cast("NodeSetup", setup), name=node, address="127.0.0.1", runs=self._model.parent / "runs"
+                self,
+                relay,
+                cast("NodeSetup", setup),
+                name=node,
+                address="127.0.0.1",
+                runs=self._model.parent / "runs",
+                environment={},
             )
             said = jobs.execute(["start", encode_job(job), part])
             relay.close()

@@ -53,7 +53,15 @@ class LocalEngine:
     `Engine` in `base.py` documents the methods that all engines have.
     """
 
-    def __init__(self, slots: int | Slots | None = None, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        slots: int | Slots | None = None,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        store_is_server: bool | None = None,  # None: as DET_STORE of the environment says
+    ) -> None:
+        named = "://" in environment.get("DET_STORE", "")
+        self._store_is_server = named if store_is_server is None else store_is_server
         # Read at each use: programs change their environment, and jobs see it as it is when they start.
         self._environment = environment
         self._pool = SlotPool(slots if isinstance(slots, Slots) else find_slots(slots, environment))
@@ -359,7 +367,12 @@ class LocalEngine:
     def _warm_up(self) -> WarmProcess:
         """Return the warm process; start one if there is none."""
         if self._warm is None:
-            self._warm = WarmProcess(self._wakeups.directory, self._interpreter, self._environment)
+            self._warm = WarmProcess(
+                self._wakeups.directory,
+                self._interpreter,
+                self._environment,
+                store_is_server=self._store_is_server,
+            )
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 

@@ -43,6 +43,28 @@ class _Text(str):
         return self.size
 
 
+def end(connection: RunnerConnection, runner: socket.socket) -> None:
+    """End the threads of a connection, as the end of the runner does."""
+    runner.close()
+    connection.send({"cluster": []})  # fails, which ends the thread that sends
+    wait_until(lambda: not any("runner" in thread.name for thread in threading.enumerate()))
+
+
+def test_a_few_large_events_are_enough() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = RunnerConnection(theirs)
+        part = ["file", "run/tensorboard/events", 0, "x" * 2**20]
+        while not connection.is_full:  # nothing is sent before the threads are started
+            connection.send({"events": "node", "list": [part] * 16})
+            assert connection._added.events <= 64
+        connection.start(lambda message: None)
+        for _ in range(4):
+            assert messages.receive(ours) is not None
+        wait_until(lambda: not connection.is_full)
+        end(connection, ours)
+
+
 def test_events_are_fetched_until_the_runner_has_too_many_to_read() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -60,6 +82,4 @@ def test_events_are_fetched_until_the_runner_has_too_many_to_read() -> None:
             assert received is not None
             assert len(received.message["list"]) == 2000
         wait_until(lambda: not connection.is_full)
-        ours.close()
-        connection.send({"cluster": []})  # fails, which ends the thread that sends
-        wait_until(lambda: not any("runner" in thread.name for thread in threading.enumerate()))
+        end(connection, ours)

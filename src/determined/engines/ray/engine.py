@@ -20,7 +20,7 @@ from determined.engines.ray.encoding import decode_event, encode_job, encode_par
 from determined.engines.ray.jobs import KILLED, Jobs
 from determined.engines.ray.nodes import Nodes
 from determined.engines.ray.package import check_package
-from determined.engines.ray.placement import Group, Groups, Share
+from determined.engines.ray.placement import Group, Groups, Share, most_groups
 from determined.engines.ray.run_files import RECORDED_RUNS, write_part
 from determined.engines.ray.store_calls import StoreCall, answered, decode_call
 from determined.errors import EngineError
@@ -45,6 +45,7 @@ class NodeData:
     setup: str
     data: dict[str, Any]
     code: Path  # an archive of the code
+    store_is_server: bool = False  # workers connect to the store themselves
 
 
 class RayEngine:
@@ -81,6 +82,7 @@ class RayEngine:
                     "setup": node_data.setup,
                     "data": node_data.data,
                     "code": str(node_data.code),
+                    "store_is_server": node_data.store_is_server,
                 }
             )
             first = self._bridge.receive(_SECONDS_TO_CONNECT)
@@ -137,9 +139,10 @@ class RayEngine:
         return 0 if self._withdrawn else self._groups.slots_each * len(self._free())
 
     def announce_demand(self, slots: int) -> None:
-        """Request a placement group for each job that could run, and return those that are not needed any more."""
+        """Request placement groups for jobs that could run, and return those that are not needed any more."""
         self._wanted = 0 if self._withdrawn else slots
-        new, returned = self._groups.plan(self._wanted // self._groups.slots_each)
+        most = most_groups(self._nodes.slots, self._groups.slots_each, can_grow=self._nodes.can_grow)
+        new, returned = self._groups.plan(min(self._wanted // self._groups.slots_each, most))
         if new or returned:
             self._bridge.send({"request": new, "return": returned, "exclude": list(self._nodes.refused())})
 

@@ -17,6 +17,9 @@ _WAITING = {
 }
 
 
+_PENDING_GROUPS = 16  # beyond what the cluster can hold
+
+
 @dataclass(frozen=True)
 class Share:
     """The slots of a group on one node. `gpus` are named as in CUDA_VISIBLE_DEVICES; empty if slots are CPUs."""
@@ -115,6 +118,17 @@ class Groups:
     def granted_slots(self) -> int:
         """Return the number of slots that Ray has granted."""
         return self.slots_each * sum(group.is_granted for group in self._groups.values())
+
+
+def most_groups(slots: int, slots_each: int, *, can_grow: bool) -> int:
+    """Return how many groups to request at most on a cluster with this number of slots.
+
+    These are all that it can hold, and some more that wait for slots of others. Each pending group costs Ray's head a
+    look and the bridge a row of every table that it reads, so a search with thousands of trials does not request one
+    for each. With an autoscaler the pending ones are the demand for which it adds nodes: here for as many again.
+    """
+    held = slots // slots_each
+    return held + max(_PENDING_GROUPS, held if can_grow else 0)
 
 
 def group_name(experiment: str, runner: str) -> str:

@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,10 +25,8 @@ logger = logging.getLogger("determined.engines")
 RUNS, RECORDED_RUNS = "DET_RUNS_DIR", "DET_RECORDED_RUNS_DIR"
 _DESCRIPTION, _TENSORBOARD = "run.json", "tensorboard"
 _CHUNK = 1 << 20
-# The limit of one call: the rest follows with the next one, so that a large file does not delay events.
+# The limit of one call, for the memory of the node and because other events wait meanwhile. The rest follows.
 _MOST_BYTES = 16 * _CHUNK
-# The limit of the last call before the end of a job: a node that runs out of memory would be lost.
-_MOST_BYTES_AT_THE_END = 256 * _CHUNK
 _SECONDS_AFTER_END = 30.0  # the other ranks of a run end within this time after its first process
 
 
@@ -41,30 +39,42 @@ class GrowingFiles:
         self._ended: dict[str, float] = {}  # by run: when its process was found to have ended
         # Runs whose files do not change any more: looking at them would take longer with each trial of a search.
         self._complete: set[str] = set()
+        self._writers: dict[str, frozenset[str]] = {}  # by run: the jobs of which one created it
+        self.is_behind = False  # whether the last call left something for the next one
 
-    def new_parts(self, *, all_of_them: bool = False) -> list[list[Any]]:
-        """Return the data that files have gained since the last call, as events: path, offset, bytes as base64."""
+    def new_parts(self, jobs: Iterable[str]) -> list[list[Any]]:
+        """Return the data that files have gained since the last call, as events: path, offset, bytes as base64.
+
+        `jobs` are those that run on this node now.
+        """
         events: list[list[Any]] = []
-        left = _MOST_BYTES_AT_THE_END if all_of_them else _MOST_BYTES
+        running = frozenset(jobs)
+        self.is_behind = False
+        left = _MOST_BYTES
         for run in sorted(self._runs.glob("*")):
             if run.name in self._complete:
                 continue
-            may_forget = self._has_ended(run)
+            may_forget = self._has_ended(run, running)
             for path in _files(run):
                 for size, event in self._parts(path):
                     events.append(event)
                     left -= size
                     may_forget = False  # something was still new
                     if left <= 0:
+                        self.is_behind = True
                         return events
             if may_forget:
                 self._forget(run)
         return events
 
-    def _has_ended(self, run: Path) -> bool:
+    def _has_ended(self, run: Path, running: frozenset[str]) -> bool:
         """Return whether the first process of a run ended some time ago, so that its other ranks have ended too."""
-        # Without a description, the run belongs to a process on another node, which is not known here.
-        if not (run / _DESCRIPTION).exists() or _is_alive(run):
+        if (run / _DESCRIPTION).exists():
+            if _is_alive(run):
+                return False
+        # Without a description its first process is on another node, and its id says nothing here. A process that
+        # created the directory on this node belongs to a job that was running when it was first seen, or had ended.
+        elif self._writers.setdefault(run.name, running) & running:
             return False
         since = self._ended.setdefault(run.name, time.monotonic())
         return time.monotonic() - since >= self._seconds_after_end
@@ -73,6 +83,7 @@ class GrowingFiles:
         """Mark a run as complete, and forget the sizes of its files."""
         self._complete.add(run.name)
         del self._ended[run.name]
+        self._writers.pop(run.name, None)
         self._sent = {name: sent for name, sent in self._sent.items() if not name.startswith(f"{run.name}/")}
 
     def _parts(self, path: Path) -> Iterator[tuple[int, list[Any]]]:

@@ -27,7 +27,7 @@ _PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
 from determined.engines.warm.server import main
-main({connection}, {parent}, {directory!r})
+main({connection}, {parent}, {directory!r}, store_is_server={store_is_server})
 """
 
 
@@ -38,7 +38,9 @@ class WarmProcessLost(EngineError):
 class WarmProcess:
     """The running warm process of an engine. It imports in the background; the first job waits for that."""
 
-    def __init__(self, directory: str, interpreter: Interpreter, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: str, interpreter: Interpreter, environment: Mapping[str, str], *, store_is_server: bool
+    ) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._used = False
@@ -46,7 +48,9 @@ class WarmProcess:
         self.ready = False  # whether all imports are done, so that a job starts at once
         # A file and not a pipe: it is read only after the process has died, and a full pipe would block it.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
-        program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
+        program = _PROGRAM.format(
+            connection=theirs.fileno(), parent=os.getpid(), directory=directory, store_is_server=store_is_server
+        )
         with theirs:
             self._process = subprocess.Popen(
                 [interpreter.python, "-c", program],

@@ -62,12 +62,15 @@ _FOR_A_SERVER = ("psycopg",)  # only needed for a PostgreSQL store
 _SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device in the kernel
 
 
-def main(connection: int, parent: int, directory: str) -> NoReturn:
-    """Serve the engine with this process id and socket until it ends; then delete the engine's directory."""
+def main(connection: int, parent: int, directory: str, *, store_is_server: bool) -> NoReturn:
+    """Serve the engine with this process id and socket until it ends; then delete the engine's directory.
+
+    With `store_is_server`, what connections to PostgreSQL need is imported as well.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the runner reacts to Ctrl-C
     become_subreaper()
     with _exiting_with_parent(parent, directory):
-        facts = _warm_up()
+        facts = _warm_up(_FOR_A_SERVER if store_is_server else ())
     # The directory of the command may be deleted or unmounted while this process lives.
     os.chdir("/")
     WarmServer(socket.socket(fileno=connection), parent, facts).serve()
@@ -99,8 +102,8 @@ def _exit(directory: str) -> NoReturn:
     os._exit(0)
 
 
-def _warm_up() -> WarmFacts:
-    """Import the modules of a training and prepare the memory of this process for forking."""
+def _warm_up(optional: tuple[str, ...] = ()) -> WarmFacts:
+    """Import the modules of a training, and installed `optional` ones; make this process ready to fork."""
     # The collections that these imports trigger are wanted: without them the process keeps their garbage, in more pages
     # that every fork must map.
     # Taken before the variables below are set, since jobs are compared with what the user has set.
@@ -112,8 +115,7 @@ def _warm_up() -> WarmFacts:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     # A module that counts GPUs on import must not initialize CUDA: forks could not use it any more.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
-    server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
-    for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
+    for name in (*_IMPORTED, *filter(importlib.util.find_spec, optional)):
         importlib.import_module(name)
     # Otherwise every trial builds these tables again.
     importlib.import_module("determined.tensorboard.events").prepare()

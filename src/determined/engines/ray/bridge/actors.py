@@ -96,7 +96,7 @@ class NodeActors:
         """
         if node in self._actors:
             return self._actors[node].number
-        names = ("experiment", "setup", "data", "silence_seconds")
+        names = ("experiment", "setup", "data", "silence_seconds", "store_is_server")
         settings = {name: self._settings[name] for name in names} | {"node": node, **described}
         # Threads: one waits in `exchange` while the others accept commands.
         remote = ray.remote(Node).options(

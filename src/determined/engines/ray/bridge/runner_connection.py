@@ -6,13 +6,16 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from determined.engines.ray.encoding import characters
 from determined.engines.warm import messages
 
 # Events and other messages that the runner has not read. Beyond this number no more events are fetched from nodes,
 # whose jobs then block on their output.
 _MOST_UNREAD = 20_000
+# The same for their text: an event may contain a megabyte of a file.
+_MOST_UNREAD_CHARACTERS = 64 * 2**20
 
 
 class RunnerConnection:
@@ -21,7 +24,8 @@ class RunnerConnection:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._unsent: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._added = self._sent = 0  # each is changed by one thread only
+        # Events, and characters in them. Each is changed by one thread only.
+        self._added = self._sent = _Weight(0, 0)
 
     def receive(self) -> dict[str, Any] | None:
         """Wait for the next message; return None if the runner has ended."""
@@ -41,7 +45,7 @@ class RunnerConnection:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message, without waiting for the runner. Used by one thread."""
-        self._added += _weight(message)
+        self._added = self._added.plus(_weight(message))
         self._unsent.put(message)
 
     def send_now(self, message: dict[str, Any]) -> None:
@@ -51,7 +55,10 @@ class RunnerConnection:
     @property
     def is_full(self) -> bool:
         """Whether the runner has too much to read, so that no more events should be fetched."""
-        return self._added - self._sent >= _MOST_UNREAD
+        added, sent = self._added, self._sent
+        return (
+            added.events - sent.events >= _MOST_UNREAD or added.characters - sent.characters >= _MOST_UNREAD_CHARACTERS
+        )
 
     def _write(self) -> None:
         """Thread: send messages in order until the runner has ended."""
@@ -61,9 +68,20 @@ class RunnerConnection:
                 messages.send(self._connection, message)
             except OSError:
                 return  # the other thread notices the end of the runner, too
-            self._sent += _weight(message)
+            self._sent = self._sent.plus(_weight(message))
 
 
-def _weight(message: dict[str, Any]) -> int:
-    """Return the number of events in a message, or 1."""
-    return len(message["list"]) if "list" in message else 1
+class _Weight(NamedTuple):
+    """A number of events, and of the characters in them."""
+
+    events: int
+    characters: int
+
+    def plus(self, other: _Weight) -> _Weight:
+        return _Weight(self.events + other.events, self.characters + other.characters)
+
+
+def _weight(message: dict[str, Any]) -> _Weight:
+    """Return the weight of a message: that of its events, or of one event without text."""
+    events = message.get("list")
+    return _Weight(1, 0) if events is None else _Weight(len(events), sum(map(characters, events)))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.engines.local import LocalEngine
+from determined.engines.ray.encoding import characters
 from determined.engines.ray.node.commands import NumberedCommands
 from determined.engines.ray.node.jobs import NodeJobs
 from determined.engines.ray.node.root import SOCKETS, new_root
@@ -35,6 +36,7 @@ _OF_RAY = ("PYTHONBREAKPOINT", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "CUDA_VISI
 _LONGEST_POLL = 5.0  # seconds
 # Beyond this many unread events no output is read any more, so that jobs block on their pipes (back-pressure).
 _MOST_EVENTS = 20_000
+_MOST_UNREAD_CHARACTERS = 64 * 2**20  # the same for their text: an event may contain a megabyte of a file
 # Limits of one call, which must be answered in time and whose events every process on the way holds in memory.
 _MOST_AT_ONCE = 2000
 _MOST_CHARACTERS = 4 * 2**20
@@ -49,6 +51,7 @@ class Node:
         self._lock = threading.Condition()
         self._commands = NumberedCommands()
         self._events: list[tuple[int, list[Any]]] = []
+        self._unread_characters = 0
         self._next_event = 1
         self._polled = time.monotonic()
         self._is_ending = False
@@ -72,7 +75,9 @@ class Node:
             self.tell(commands)
         with self._lock:
             self._polled = time.monotonic()
-            self._events = [event for event in self._events if event[0] > seen]
+            read = next((index for index, (number, _) in enumerate(self._events) if number > seen), len(self._events))
+            self._unread_characters -= sum(characters(event) for _, event in self._events[:read])
+            del self._events[:read]
             # The thread may wait for space in the list.
             self._lock.notify_all()
             # Well within the time in which the bridge wants an answer.
@@ -150,7 +155,9 @@ class Node:
         environment = node_environment(os.environ)
         setup = setup_of(self._settings, root, self._code, environment)
         interpreter = setup.prepare(self._is_over)
-        engine = opened.enter_context(LocalEngine(_slots(self._settings), environment))
+        self._code = b""  # unpacked now; it may be large, and this actor lives as long as the experiment runs
+        server = self._settings["store_is_server"]
+        engine = opened.enter_context(LocalEngine(_slots(self._settings), environment, store_is_server=server))
         # The directory of an actor that was killed is deleted by the next one on this node.
         (root / SOCKETS).symlink_to(engine.private_directory)
         if interpreter is not None:
@@ -159,7 +166,8 @@ class Node:
         engine.watch(self._woken)
         engine.watch(relay.fileno())
         name, address = self._settings["name"], self._settings["address"]
-        return NodeJobs(engine, relay, setup, name=name, address=address, runs=root / "runs")
+        runs = root / "runs"
+        return NodeJobs(engine, relay, setup, name=name, address=address, runs=runs, environment=environment)
 
     def _serve(self, served: NodeJobs) -> None:
         """Execute pending commands and collect events, for up to a second."""
@@ -178,8 +186,13 @@ class Node:
             for event in events:
                 self._events.append((self._next_event, event))
                 self._next_event += 1
+                self._unread_characters += characters(event)
             self._lock.notify_all()
-            self._lock.wait_for(lambda: len(self._events) < _MOST_EVENTS or self._is_over(), self._silence)
+            self._lock.wait_for(lambda: self._has_space() or self._is_over(), self._silence)
+
+    def _has_space(self) -> bool:
+        """Return whether more events may be collected although these are unread."""
+        return len(self._events) < _MOST_EVENTS and self._unread_characters < _MOST_UNREAD_CHARACTERS
 
     def _is_over(self) -> bool:
         """Return whether the bridge no longer needs this node, or has been silent longer than the limit."""
@@ -190,7 +203,7 @@ def _first(events: list[tuple[int, list[Any]]]) -> list[tuple[int, list[Any]]]:
     """Return as many of the first events as one call may return, and at least one if there are any."""
     count = size = 0
     for _, event in events[:_MOST_AT_ONCE]:
-        size += sum(len(field) for field in event if isinstance(field, str))
+        size += characters(event)
         if count and size > _MOST_CHARACTERS:
             break
         count += 1

@@ -57,7 +57,7 @@ def ray_engine(
         with RayEngine(
             choice.address,
             settings.slots_per_trial,
-            NodeData(record.key, _SETUP, data, code),
+            NodeData(record.key, _SETUP, data, code, store_is_server=is_shared(store_place)),
             single_node=bool(config.resources.is_single_node),
             silence_seconds=config.resources.node_timeout,
         ) as engine:
