@@ -7,9 +7,53 @@ export interface Address {
   params: URLSearchParams;
 }
 
+/** Browsers ignore calls, or throw, after some hundred of them in seconds (Safari: 100 in 30 s), which a slider makes. */
+const BURST = 10;
+const EVERY = 350;
+
 const listeners = new Set<() => void>();
-/** An exported page has no server behind its addresses: it keeps them in memory. */
-let inMemory: string | null = exported?.address ?? null;
+/** The present address, which may be newer than that of the browser; an exported page has no other one. */
+let present: string | null = exported?.address ?? null;
+let timer: ReturnType<typeof setTimeout> | undefined;
+let allowed = BURST;
+let counted = 0;
+
+function inBrowser(): string {
+  return location.pathname + location.search;
+}
+
+/** Writes the present address into the browser's history. */
+function write(push = false): void {
+  clearTimeout(timer);
+  timer = undefined;
+  if (exported || present === null || (!push && present === inBrowser())) return;
+  try {
+    if (push) history.pushState(null, "", present);
+    else history.replaceState(null, "", present);
+  } catch {
+    timer = setTimeout(write, 10 * EVERY); // Safari: too many calls. The page itself does not read it.
+  }
+}
+
+/** Writes the present address: at once after a click, less often while a slider moves or somebody types. */
+function writeSoon(): void {
+  const now = performance.now();
+  allowed = Math.min(BURST, allowed + (now - counted) / EVERY);
+  counted = now;
+  if (allowed < 1) timer ??= setTimeout(write, (1 - allowed) * EVERY);
+  else write();
+  allowed = Math.max(0, allowed - 1);
+}
+
+if (typeof window !== "undefined" && !exported) {
+  window.addEventListener("pagehide", () => write());
+  window.addEventListener("popstate", () => {
+    clearTimeout(timer);
+    timer = undefined;
+    present = inBrowser();
+    for (const listener of [...listeners]) listener();
+  });
+}
 
 export function parseAddress(text: string): Address {
   const [path = "/", query = ""] = text.split("?", 2);
@@ -22,7 +66,7 @@ export function addressText(address: Address): string {
 }
 
 export function currentAddress(): Address {
-  return parseAddress(inMemory ?? location.pathname + location.search);
+  return parseAddress(present ?? inBrowser());
 }
 
 /** Returns the query with some parameters changed; null, "" and the default remove one. */
@@ -37,9 +81,10 @@ export function changed(params: URLSearchParams, patch: Record<string, string | 
 
 export function go(text: string, replace = false): void {
   const before = currentAddress().path;
-  if (inMemory !== null) inMemory = text;
-  else if (replace) history.replaceState(null, "", text);
-  else history.pushState(null, "", text);
+  if (!replace) write(); // the entry that is left
+  present = text;
+  if (replace) writeSoon();
+  else write(true);
   if (currentAddress().path !== before) {
     asked.clear();
     window.scrollTo(0, 0);
@@ -59,11 +104,7 @@ export function useAddress(): Address {
   useEffect(() => {
     const update = (): void => setAddress(currentAddress());
     listeners.add(update);
-    window.addEventListener("popstate", update);
-    return () => {
-      listeners.delete(update);
-      window.removeEventListener("popstate", update);
-    };
+    return () => void listeners.delete(update);
   }, []);
   return address;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,12 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def launch(kind: api.BrowserType, home: Path, **options: Any) -> api.Browser:
+    """Start Chromium without a window; `home` is for its caches."""
+    environment: dict[str, str | float | bool] = {**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home)}
+    return kind.launch(executable_path=CHROMIUM, args=FLAGS, env=environment, **options)
 
 
 def why_not() -> str | None:

@@ -6,7 +6,6 @@ Each worker creates them once for the whole package: no test may depend on what 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -16,12 +15,14 @@ from typing import Any
 import playwright.sync_api as api
 import pytest
 
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.process import this_user
 from determined.store.rows import MetricRow
 from determined.store.store import Store
 from determined.store.substores.queue import NewEntry
 from tests.helpers.searches import Search
-from tests.web.pages.browser import CHROMIUM, FLAGS, Ui, Visitor, running_ui, visiting, why_not
+from tests.store.experiments import with_trials
+from tests.web.pages.browser import Ui, Visitor, launch, running_ui, visiting, why_not
 
 MODEL = Path(__file__).parent / "model"
 CONFIG: dict[str, Any] = {
@@ -104,14 +105,37 @@ def ui(runs: Search) -> Iterator[Ui]:
 
 
 @pytest.fixture(scope="package")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    """Return two experiments that have ended, with four trials each, which were written without training."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    home = tmp_path_factory.mktemp("few")
+    environment = {"XDG_STATE_HOME": str(home / "state")}
+    search = Search(home, MODEL, CONFIG, store=str(home / "store.sqlite"), environment=environment)
+    with search.opened() as store:
+        for _ in range(2):
+            lease, trials = with_trials(store, 4, labels=[])
+            ended = tuple(TrialChange(trial, state="COMPLETED", ended=4000.0) for trial in trials)
+            over = ExperimentChange(state="COMPLETED", ended=4000.0)
+            store.experiments.commit(lease, Change(trials=ended, experiment=over))
+            store.experiments.release(lease)
+    return search
+
+
+@pytest.fixture(scope="package")
+def few_ui(few: Search) -> Iterator[Ui]:
+    """Run `det ui` on the store of the few trials."""
+    with running_ui(few) as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Browser]:
     """Start Chromium without a window."""
-    home = str(tmp_path_factory.mktemp("browser"))  # for its caches
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     with api.sync_playwright() as playwright:
-        environment: dict[str, str | float | bool] = {**os.environ, "HOME": home, "XDG_CACHE_HOME": home}
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=environment)
+        launched = launch(playwright.chromium, tmp_path_factory.mktemp("browser"))
         yield launched
         launched.close()
 
@@ -120,4 +144,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[api.Browser]:
 def visitor(browser: api.Browser, ui: Ui) -> Iterator[Visitor]:
     """Return a browser profile that has logged in; an error on its console fails the test."""
     with visiting(browser, ui) as one:
+        yield one
+
+
+@pytest.fixture
+def few_visitor(browser: api.Browser, few_ui: Ui) -> Iterator[Visitor]:
+    """Return a browser profile that has logged in to the few trials."""
+    with visiting(browser, few_ui) as one:
         yield one

@@ -2,50 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import playwright.sync_api as api
 import pytest
 from playwright.sync_api import expect
 
-from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
-from tests.helpers.searches import Search
-from tests.store.experiments import with_trials
-from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
-from tests.web.pages.conftest import CONFIG, MODEL
-
-
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Search:
-    """Two experiments that have ended, with four trials each."""
-    if (reason := why_not()) is not None:
-        pytest.skip(reason)
-    home = tmp_path_factory.mktemp("ended")
-    environment = {"XDG_STATE_HOME": str(home / "state")}
-    search = Search(home, MODEL, CONFIG, store=str(home / "store.sqlite"), environment=environment)
-    with search.opened() as store:
-        for _ in range(2):
-            lease, trials = with_trials(store, 4, labels=[])
-            over = tuple(TrialChange(trial, state="COMPLETED", ended=4000.0) for trial in trials)
-            store.experiments.commit(
-                lease, Change(trials=over, experiment=ExperimentChange(state="COMPLETED", ended=4000.0))
-            )
-            store.experiments.release(lease)
-    return search
-
-
-@pytest.fixture(scope="module")
-def ui(ended: Search) -> Iterator[Ui]:
-    """`det ui` on that store."""
-    with running_ui(ended) as started:
-        yield started
-
-
-@pytest.fixture
-def visitor(browser: api.Browser, ui: Ui) -> Iterator[Visitor]:
-    """A browser profile that has logged in."""
-    with visiting(browser, ui) as one:
-        yield one
+from tests.web.pages.browser import Ui, Visitor, visiting
 
 
 def _tab_to(page: api.Page, label: str) -> None:
@@ -64,8 +25,8 @@ def _selected(page: api.Page) -> list[str]:
     return [str(box.get_attribute("aria-label")) for box in boxes.all()]
 
 
-def test_space_selects_the_row_of_the_check_box_that_has_the_focus(visitor: Visitor) -> None:
-    page = visitor.open("/runs")
+def test_space_selects_the_row_of_the_check_box_that_has_the_focus(few_visitor: Visitor) -> None:
+    page = few_visitor.open("/runs")
     page.locator(".table-frame").focus()
     for _ in range(3):
         page.keyboard.press("ArrowDown")  # marks the third row, trial 6
@@ -83,8 +44,8 @@ def test_space_selects_the_row_of_the_check_box_that_has_the_focus(visitor: Visi
     expect(page.locator(".chosen-bar")).to_have_count(0)
 
 
-def test_tab_goes_through_a_filter_without_changing_it(visitor: Visitor) -> None:
-    page = visitor.open("/runs?q=state+%3D+COMPLETED+or+l")
+def test_tab_goes_through_a_filter_without_changing_it(few_visitor: Visitor) -> None:
+    page = few_visitor.open("/runs?q=state+%3D+COMPLETED+or+l")
     box = page.locator("[data-filter]")
     page.locator("h1").click()
     while not box.evaluate("element => element === document.activeElement"):
@@ -109,8 +70,8 @@ def test_tab_goes_through_a_filter_without_changing_it(visitor: Visitor) -> None
     expect(box).to_have_value("state = ")
 
 
-def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(visitor: Visitor) -> None:
-    page = visitor.open("/runs")
+def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(few_visitor: Visitor) -> None:
+    page = few_visitor.open("/runs")
     box = page.locator("[data-filter]")
     everything = page.get_by_label("Select all rows that are shown")
     rows = page.locator(".table tbody tr")
@@ -129,7 +90,7 @@ def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(visitor
     expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
     page.keyboard.press("Escape")
 
-    page = visitor.open("/runs?q=nmae+%3D+x")  # no filter was correct before
+    page = few_visitor.open("/runs?q=nmae+%3D+x")  # no filter was correct before
     expect(rows).to_have_count(8)
     expect(page.locator(".selection")).to_contain_text("all rows are shown")
     expect(everything).to_be_disabled()
@@ -139,8 +100,8 @@ def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(visitor
 
 
 @pytest.mark.parametrize("width", [1280, 375])
-def test_selecting_rows_moves_no_row(browser: api.Browser, ui: Ui, width: int) -> None:
-    with visiting(browser, ui, width=width) as visitor:
+def test_selecting_rows_moves_no_row(browser: api.Browser, few_ui: Ui, width: int) -> None:
+    with visiting(browser, few_ui, width=width) as visitor:
         page = visitor.open("/runs")
         box = page.get_by_label("Select 8", exact=True)
         before = box.bounding_box()
