@@ -93,7 +93,7 @@ function readSession(): string | null {
 }
 
 export async function login(secret: { code: string } | { token: string }): Promise<void> {
-  const answer = await send<{ session: string }>("/login", "POST", secret);
+  const answer = await send<{ session: string }>("/login", "POST", { body: secret });
   localStorage.setItem(SESSION, answer.session);
 }
 
@@ -121,23 +121,32 @@ function sameCurves(known: string, wanted: string): boolean {
   return one === other;
 }
 
-async function send<T>(path: string, method: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+/** Seconds that a read may take; the first statistics of a large store take some. */
+const PATIENCE = 60;
+
+/** Makes a request. With `seconds` it ends then: a connection that died, as after a suspend, may never say so itself. */
+async function send<T>(path: string, method: string, { body, signal, seconds }: { body?: unknown; signal?: AbortSignal; seconds?: number } = {}): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json" };
   const session = readSession();
   if (session) headers["X-Det-Session"] = session;
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  const limits = [...(signal ? [signal] : []), ...(seconds ? [AbortSignal.timeout(seconds * 1000)] : [])];
   let response: Response;
+  let text: string;
   try {
     response = await fetch(path, {
-      method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null,
+      method, headers, body: body === undefined ? null : JSON.stringify(body), signal: limits.length ? AbortSignal.any(limits) : null,
       credentials: "same-origin", cache: "no-store",
     });
+    text = await response.text();
   } catch (error) {
     if (signal?.aborted) throw error;
+    if (error instanceof DOMException && error.name === "TimeoutError") {
+      throw new ApiError(408, `The server has not answered for ${seconds} s.`, "It may be busy, or the connection to it was lost (as of `ssh -L`).");
+    }
     throw new ApiError(0, "The server does not answer.", "Is `det ui` still running in its terminal?");
   }
-  if (response.ok) return (await response.json()) as T;
-  const text = await response.text();
+  if (response.ok) return JSON.parse(text) as T;
   if (response.status === 401 && path !== "/login") onSessionLost();
   throw errorOf(response, text);
 }
@@ -152,15 +161,15 @@ function errorOf(response: Response, text: string): ApiError {
   return new ApiError(response.status, `The server answered ${response.status} ${response.statusText}.`, null);
 }
 
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+export async function get<T>(path: string, signal?: AbortSignal, seconds = PATIENCE): Promise<T> {
   if (exported) return fromExport<T>(path);
   note(path);
-  return send<T>(path, "GET", undefined, signal);
+  return send<T>(path, "GET", { seconds, ...(signal ? { signal } : {}) });
 }
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
   if (exported) throw new ApiError(0, "An exported page cannot change anything.", null);
-  return send<T>(path, "POST", body);
+  return send<T>(path, "POST", { body });
 }
 
 /** Makes a POST request and returns the answer as a file, with its name. */

@@ -6,6 +6,8 @@ import type { Changes } from "./types.ts";
 const FAST = 1000;
 const SLOW = 5000;
 const QUIET_POLLS = 30;
+/** Seconds for a poll, which the server answers in milliseconds. */
+const PATIENCE = 10;
 
 export interface Live {
   version: string;
@@ -34,7 +36,7 @@ async function poll(): Promise<void> {
   polling = true;
   try {
     const seen = encodeURIComponent(state.version);
-    const changes = await get<Changes>(`/api/changes?seen=${seen}`);
+    const changes = await get<Changes>(`/api/changes?seen=${seen}`, undefined, PATIENCE);
     quiet = changes.version === state.version ? quiet + 1 : 0;
     publish({ version: changes.version, running: changes.running, store: changes.store, problem: null });
   } catch (error) {
@@ -44,6 +46,14 @@ async function poll(): Promise<void> {
     polling = false;
   }
   timer = setTimeout(() => void poll(), quiet > QUIET_POLLS || state.problem ? SLOW : FAST);
+}
+
+/** Shows at once that a request did not reach the server; the poll finds out when it answers again. */
+function lost(problem: string): void {
+  if (state.problem !== null) return;
+  publish({ ...state, problem });
+  clearTimeout(timer);
+  timer = setTimeout(() => void poll(), FAST);
 }
 
 /** Polls at once, after an action whose effect the user waits for. */
@@ -121,6 +131,7 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
       setAnswer((old) => ({ path, data: old.path?.split("?")[0] === place ? old.data : null, error: known }));
       failed.current = true;
       done(null);
+      if (known.status === 0) lost(known.message);
     });
     return () => stop.abort();
   }, [path, round]);
@@ -131,6 +142,14 @@ export function useAnswer<T>(path: string | null, follow = true): Answer<T> {
     if (!follow || asking.current || live.version === "" || live.version === shown.current) return;
     if (!first || shown.current !== null || failed.current) setRound((count) => count + 1);
   }, [live.version]);
+
+  // What failed, or waits on a connection that may be dead, is requested again when the server answers again.
+  const unreachable = useRef(false);
+  useEffect(() => {
+    const again = unreachable.current && live.problem === null;
+    unreachable.current = live.problem !== null;
+    if (again && path !== null && (failed.current || asking.current)) setRound((count) => count + 1);
+  }, [live.problem]);
 
   const fits = answer.path !== null && path !== null && answer.path.split("?")[0] === place;
   return {
