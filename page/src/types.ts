@@ -245,6 +245,7 @@ export interface ExperimentRow {
   smaller_is_better: boolean;
   best: Number;
   best_trial: number | null;
+  newest_trial: number | null;
   progress: number | null;
   created: number;
   ended: number | null;

@@ -6,7 +6,7 @@ import { CurvesChart } from "../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
 import { Swatch } from "../charts/palette.tsx";
 import { SideBySide } from "../diff/side_by_side.tsx";
-import { firstLine, formatDuration, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
+import { firstLine, formatCount, formatDuration, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { duration } from "../table/columns.tsx";
 import type { CodeDifference, Comparison, MetricKeys, TrialRow } from "../types.ts";
@@ -16,15 +16,19 @@ import { compareCommand, comparePython } from "./copies.ts";
 import { FileStatus } from "./experiment/code.tsx";
 import { chosenMetric } from "./experiment/curves.tsx";
 
+/** The server compares no more. */
+const MOST = 100;
 const MOST_COLUMNS = 30;
 
 export function ComparePage() {
   const { params } = useAddress();
-  const ids = splitNumbers(params.get("trials") ?? "");
+  const wanted = [...new Set(splitNumbers(params.get("trials") ?? ""))];
+  const ids = wanted.slice(0, MOST);
   const answer = useAnswer<Comparison>(ids.length ? `/api/compare?trials=${ids.join(",")}` : null);
   return (
     <>
-      <div class="head"><h1 class="grow">Compare {ids.length > 0 && plural(ids.length, "trial")}</h1><AddTrials ids={ids} />{ids.length > 0 && <><Copy text={compareCommand(ids)} label="Copy as det" /><Copy text={comparePython(ids)} label="Copy as Python" /></>}</div>
+      <div class="head"><h1 class="grow">Compare {ids.length > 0 && plural(ids.length, "trial")}</h1><AddTrials ids={wanted} />{ids.length > 0 && <><Copy text={compareCommand(ids)} label="Copy as det" /><Copy text={comparePython(ids)} label="Copy as Python" /></>}</div>
+      {wanted.length > MOST && <Notice kind="warn">These are the first {MOST} of {formatCount(wanted.length)} trials: no more can be compared at once.</Notice>}
       {ids.length === 0
         ? <Panel><Empty title="Nothing to compare yet"><p>Select trials in the table of runs, or type their numbers above.</p><div class="row"><Link class="button" to="/runs">To the runs</Link></div></Empty></Panel>
         : <Shown answer={answer} what="the comparison">{(data) => <Compared data={data} ids={ids} />}</Shown>}

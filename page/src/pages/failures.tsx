@@ -8,6 +8,7 @@ import type { ExperimentRows, FailureGroup, Failures } from "../types.ts";
 import { Copy, Empty, Link, Panel, Shown } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
 import { trialCopies } from "./copies.ts";
+import { compareAddress } from "./runs.tsx";
 
 export function FailuresPage() {
   const { params } = useAddress();
@@ -20,7 +21,7 @@ export function FailuresPage() {
         ? <Panel><Empty title="Nothing failed"><p>Trials that end with an error are grouped here by what went wrong.</p></Empty></Panel>
         : <>
             <p class="quiet">{plural(groups.reduce((sum, group) => sum + group.trials.length, 0), "failed trial")}, {groups.length === 1 ? "one error" : `${formatCount(groups.length)} different errors`}.</p>
-            {groups.map((group) => <Group key={group.error} group={group} />)}
+            {groups.map((group) => <Group key={JSON.stringify([group.error, group.file, group.line])} group={group} />)}
           </>}
       </Shown>
     </>
@@ -47,7 +48,7 @@ function Group({ group }: { group: FailureGroup }) {
         <h2 class="grow wrap">{shorten(group.error, 400)}</h2>
         {group.file && <code>{group.file}{group.line !== null && `:${group.line}`}</code>}
         <CopyMenu {...trialCopies(group.trials)} />
-        <Link class="button" to={`/compare?trials=${group.trials.join(",")}`}>Compare</Link>
+        <Link class="button" to={compareAddress(group.trials)}>Compare</Link>
       </div>
       <div class="panel-body stack">
         <div class="row"><span class="quiet">Trials</span>{group.trials.slice(0, 40).map((id) => <Link key={id} to={`/trials/${id}`}>{id}</Link>)}{group.trials.length > 40 && <span class="quiet">and {group.trials.length - 40} more</span>}</div>

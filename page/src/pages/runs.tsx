@@ -11,6 +11,7 @@ import { DataTable, namesInUse } from "../table/data_table.tsx";
 import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../types.ts";
 import { Empty, Segments, Shown } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
+import { say } from "../ui/overlay.tsx";
 import { experimentCopies, listCopies, trialCopies } from "./copies.ts";
 
 const EXPERIMENT_ACTIONS = ["pause", "activate", "cancel", "kill", "label", "unlabel", "archive", "unarchive", "delete"];
@@ -45,24 +46,36 @@ export function NoRuns() {
   );
 }
 
-export function compareTrials(ids: readonly number[]): void {
-  go(`/compare?trials=${ids.join(",")}`);
+export function compareAddress(ids: readonly number[]): string {
+  return `/compare?trials=${joinNumbers(ids)}`;
 }
 
-/** The request for rows of trials, with the statistics of the metrics that columns, filter and sort order use. */
-export function trialsPath(params: URLSearchParams, defaults: readonly string[], experiment?: number): string {
+export function compareTrials(ids: readonly number[]): void {
+  go(compareAddress(ids));
+}
+
+/** The metrics whose statistics columns, filter and sort order of the address use. */
+export function metricsInUse(params: URLSearchParams, defaults: readonly string[]): { key: string; numeric: boolean }[] {
   const columns = params.has("cols") ? splitList(params.get("cols")!) : defaults;
-  const keys = new Set<string>();
-  for (const name of namesInUse(params, columns)) {
-    const metric = metricOfColumn(name);
-    if (metric) keys.add(metric.key);
-  }
+  const metrics = namesInUse(params, columns).map(metricOfColumn).filter((metric) => metric !== null);
+  return [...new Set(metrics.map((metric) => metric.key))].sort().map((key) => ({ key, numeric: true }));
+}
+
+/** The request for rows of trials, with the statistics of the metrics that the view uses. */
+export function trialsPath(params: URLSearchParams, defaults: readonly string[], experiment?: number): string {
   const query = new URLSearchParams();
   if (params.get("archived") === "1") query.set("archived", "1");
   if (experiment !== undefined) query.set("experiment", String(experiment));
-  for (const key of [...keys].sort()) query.append("metric", key);
+  for (const { key } of metricsInUse(params, defaults)) query.append("metric", key);
   const text = query.toString();
   return text ? `/api/trials?${text}` : "/api/trials";
+}
+
+const NO_ROWS: readonly TrialRow[] = [];
+
+/** The columns of trials. Until it is known which metrics exist, those that the address uses do. */
+export function useTrialColumns(rows: readonly TrialRow[], metrics: MetricKeys | null, params: URLSearchParams, defaults: readonly string[]): ReturnType<typeof trialColumns> {
+  return useMemo(() => trialColumns(rows, metrics?.keys ?? metricsInUse(params, defaults)), [rows, metrics, metrics ? null : params]);
 }
 
 function Trials() {
@@ -70,7 +83,7 @@ function Trials() {
   const answer = useAnswer<TrialRows>(trialsPath(params, TRIAL_DEFAULTS));
   const metrics = useAnswer<MetricKeys>("/api/metrics");
   const rows = answer.data?.rows;
-  const columns = useMemo(() => trialColumns(rows ?? [], metrics.data?.keys ?? []), [rows, metrics.data]);
+  const columns = useTrialColumns(rows ?? NO_ROWS, metrics.data, params, TRIAL_DEFAULTS);
   return <Shown answer={answer} what="the runs">{(data) => <TrialTable rows={data.rows} columns={columns} pending={data.pending_summaries} unread={metrics.data?.unread_trials ?? 0} defaults={TRIAL_DEFAULTS} tools={<ArchivedSwitch />}
     copy={(ids) => <CopyMenu {...(ids ? trialCopies(ids) : listCopies(params.get("archived") === "1"))} />} />}</Shown>;
 }
@@ -109,8 +122,11 @@ function Experiments() {
   const { params } = useAddress();
   const answer = useAnswer<ExperimentRows>(params.get("archived") === "1" ? "/api/experiments?archived=1" : "/api/experiments");
   const compare = (rows: readonly ExperimentRow[]) => (ids: number[]): void => {
-    const best = rows.filter((row) => ids.includes(row.id) && row.best_trial !== null).map((row) => row.best_trial!);
-    compareTrials(best);
+    const chosen = new Set(ids);
+    const trials = rows.filter((row) => chosen.has(row.id)).map((row) => row.best_trial ?? row.newest_trial).filter((id) => id !== null);
+    const without = ids.length - trials.length;
+    if (without > 0) say(trials.length ? `Left out, as they have no trials yet: ${plural(without, "experiment")}.` : "There is nothing to compare: no trials yet.", "bad");
+    if (trials.length) compareTrials(trials);
   };
   return (
     <Shown answer={answer} what="the experiments">{(data) => (

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import playwright.sync_api as api
 import pytest
 from playwright.sync_api import expect
 
-from tests.web.pages.browser import Ui, Visitor, visiting
+from tests.helpers.searches import Search
+from tests.store.experiments import with_trials
+from tests.web.pages.browser import Ui, Visitor, running_ui, visiting, why_not
+from tests.web.pages.conftest import CONFIG, MODEL
 
 
 def _tab_to(page: api.Page, label: str) -> None:
@@ -112,3 +117,41 @@ def test_selecting_rows_moves_no_row(browser: api.Browser, few_ui: Ui, width: in
         page.keyboard.press("Escape")
         expect(page.locator(".chosen-bar")).to_have_count(0)
         assert box.bounding_box() == before
+
+
+def test_experiments_without_a_metric_are_compared_by_their_newest_trials(few_visitor: Visitor) -> None:
+    page = few_visitor.open("/runs?view=experiments")
+    page.get_by_label("Select all rows that are shown").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("h1")).to_have_text("Compare 2 trials")
+    expect(page.locator(".sheet.aligned").first.locator("thead th")).to_have_text(["Name", "4", "8"])
+
+
+def test_more_trials_than_can_be_compared_are_cut_and_the_page_says_so(tmp_path: Path, browser: api.Browser) -> None:
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    search = Search(tmp_path, MODEL, CONFIG, store=str(tmp_path / "store.sqlite"), environment=environment)
+    with search.opened() as store:
+        lease, _ = with_trials(store, 120, labels=[])
+        store.experiments.release(lease)
+    with running_ui(search) as ui, visiting(browser, ui) as visitor:
+        page = visitor.open("/runs")
+        page.get_by_label("Select all rows that are shown").check()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator("main")).to_contain_text("These are the first 100 of 120 trials")
+        expect(page.locator("h1")).to_have_text("Compare 100 trials")
+        expect(page.locator(".sheet").first).to_be_visible()
+        expect(page.locator("main [role=alert]")).to_have_count(0)
+
+
+def test_columns_and_a_filter_of_metrics_apply_before_all_metrics_are_known(few_visitor: Visitor) -> None:
+    waiting: list[api.Route] = []
+    few_visitor.page.route("**/api/metrics", lambda route: waiting.append(route))
+    page = few_visitor.open("/runs?cols=id,training/loss.min&q=training/loss.last+%3C+1+or+id+%3D+3")
+    assert waiting
+    expect(page.locator(".table thead th")).to_have_text(["", "Trial", "training/loss min"])
+    expect(page.locator(".table tbody tr")).to_have_count(1)
+    expect(page.locator("#filter-mistake")).to_have_count(0)
+    for route in waiting:
+        route.continue_()

@@ -6,11 +6,10 @@ import { CurveTools, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import { Parallel } from "../../charts/parallel.tsx";
 import { formatCount, formatNumber, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import { trialColumns } from "../../table/columns.tsx";
 import type { MetricKeys, TrialRow } from "../../types.ts";
 import { Empty, Panel, Shown } from "../../ui/basics.tsx";
 import { EXPERIMENT_TRIAL_DEFAULTS, type Shared } from "../experiment.tsx";
-import { TrialTable } from "../runs.tsx";
+import { TrialTable, useTrialColumns } from "../runs.tsx";
 
 const MOST = [10, 20, 50, 100, 1000] as const;
 
@@ -51,7 +50,7 @@ export function CurvesTab({ shared }: { shared: Shared }) {
   const view = useCurveView();
   const metrics = useAnswer<MetricKeys>(`/api/metrics?experiment=${detail.row.id}`);
   const keys = metrics.data?.keys ?? [];
-  const columns = useMemo(() => trialColumns(rows, keys), [rows, metrics.data]);
+  const columns = useTrialColumns(rows, metrics.data, params, EXPERIMENT_TRIAL_DEFAULTS);
   const most = Number(params.get("top") ?? "100") || 100;
   const selected = splitNumbers(params.get("sel") ?? "");
   const named = useMemo(() => new Map(rows.map((row) => [row.id, row])), [rows]);

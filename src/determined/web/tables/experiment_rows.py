@@ -48,6 +48,7 @@ class ExperimentRow(TypedDict):
     smaller_is_better: bool
     best: Number
     best_trial: int | None
+    newest_trial: int | None
     progress: float | None
     created: float
     ended: float | None
@@ -111,6 +112,7 @@ def _experiment_row(
         "smaller_is_better": bool(row.smaller_is_better),
         "best": None if best is None else number(best.best),
         "best_trial": None if best is None else best.id,
+        "newest_trial": trials[0].id if trials else None,
         "progress": progress,
         "created": row.created,
         "ended": ended,
