@@ -116,6 +116,23 @@ export function useParam(name: string, otherwise = ""): [string, (value: string,
   return [value, (next, replace = true) => setParams({ [name]: next === otherwise ? null : next }, replace)];
 }
 
+/** The last query of each tab of each page: switching between tabs keeps filters, selections and zooms. */
+const ofTabs = new Map<string, string>();
+
+/** Returns the address of a tab as it was left, with `shared` parameters of the present one; remembers the present one. */
+export function useTabs(path: string, first: string, shared: readonly string[] = []): { tab: string; address: (name: string) => string } {
+  const { path: current, params } = useAddress();
+  const tab = params.get("tab") ?? first;
+  if (current === path) ofTabs.set(`${path} ${tab}`, params.toString());
+  const address = (name: string): string => {
+    const left = new URLSearchParams(ofTabs.get(`${path} ${name}`));
+    const patch: Record<string, string | null> = { tab: name === first ? null : name };
+    for (const each of shared) patch[each] = params.get(each);
+    return addressText({ path, params: changed(left, patch) });
+  };
+  return { tab, address };
+}
+
 /** Lists are joined by commas; commas inside an item are escaped, as metric names may contain anything. */
 export function joinList(items: readonly string[]): string {
   return items.map((item) => item.replace(/\\/g, "\\\\").replace(/,/g, "\\,")).join(",");

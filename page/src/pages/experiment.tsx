@@ -1,7 +1,7 @@
 // One experiment: its head, its tabs.
 import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
-import { go, joinNumbers, setParams, useAddress } from "../address.ts";
+import { go, joinNumbers, setParams, useAddress, useTabs } from "../address.ts";
 import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
 import { firstLine, formatBytes, formatCount, formatDuration, formatNumber, formatTime, plural, toNumber } from "../format.ts";
 import { LogView } from "../logs/log_view.tsx";
@@ -42,17 +42,10 @@ export function ExperimentPage({ id }: { id: number }) {
 function Experiment({ detail }: { detail: ExperimentDetail }) {
   const { row } = detail;
   const { params } = useAddress();
-  const tab = params.get("tab") ?? "curves";
+  const { tab, address } = useTabs(`/experiments/${row.id}`, "curves", ["brush"]);
   const defaults = useMemo(() => [...EXPERIMENT_TRIAL_DEFAULTS], []);
   const trials = useAnswer<TrialRows>(trialsPath(params, defaults, row.id));
   const kept = params.get("brush");
-  const address = (name: string): string => {
-    const query = new URLSearchParams();
-    if (name !== "curves") query.set("tab", name);
-    if (kept) query.set("brush", kept);
-    const text = query.toString();
-    return `/experiments/${row.id}${text ? `?${text}` : ""}`;
-  };
   return (
     <>
       <Head detail={detail} />

@@ -1,7 +1,7 @@
 // One trial: its head, its tabs.
 import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
-import { go, useAddress } from "../address.ts";
+import { go, useTabs } from "../address.ts";
 import { Swatch } from "../charts/palette.tsx";
 import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, formatValue, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
@@ -24,13 +24,12 @@ export function TrialPage({ id }: { id: number }) {
 
 function Trial({ detail }: { detail: TrialDetail }) {
   const { row } = detail;
-  const { params } = useAddress();
-  const tab = params.get("tab") ?? "metrics";
+  const { tab, address } = useTabs(`/trials/${row.id}`, "metrics");
   const place = useMemo(() => ({ trial: row.id }), [row.id]);
   return (
     <>
       <Head detail={detail} />
-      <Tabs label="Parts of the trial" tabs={TABS} current={tab} address={(name) => `/trials/${row.id}${name === "metrics" ? "" : `?tab=${name}`}`} />
+      <Tabs label="Parts of the trial" tabs={TABS} current={tab} address={address} />
       {tab === "log" ? <LogView key={row.id} place={place} />
         : tab === "checkpoints" ? <CheckpointsTab path={`/api/trials/${row.id}/checkpoints`} />
         : tab === "hparams" ? <Hparams detail={detail} />
