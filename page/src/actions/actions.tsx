@@ -6,20 +6,32 @@ import { shorten } from "../format.ts";
 import type { ActionState } from "../types.ts";
 import { copyText } from "../ui/basics.tsx";
 import { Menu, say } from "../ui/overlay.tsx";
-import { ActionDialog, needsDialog, type Asked } from "./dialogs.tsx";
-import { ACTION_NAMES, run } from "./run.ts";
+import { ActionDialog, needsDialog, ResultsDialog, type Asked } from "./dialogs.tsx";
+import { ACTION_NAMES, rejected, run, sayRejected, type Outcome } from "./run.ts";
 
 const BAD = new Set(["kill", "kill_trial", "delete", "delete_checkpoint"]);
 
 /** Opens the dialog of an action, or carries it out at once if it needs no input and can be undone. */
 export function useActions(): { ask: (asked: Asked) => void; dialog: ComponentChildren } {
   const [asked, setAsked] = useState<Asked | null>(null);
+  const [ended, setEnded] = useState<{ asked: Asked; outcome: Outcome } | null>(null);
+  const close = (): void => {
+    setAsked(null);
+    setEnded(null);
+  };
+  const carryOut = async (next: Asked): Promise<void> => {
+    const outcome = await run(next.action, next.ids);
+    const bad = rejected(outcome).length;
+    if (bad > 0 && next.ids.length > 1) setEnded({ asked: next, outcome });
+    else sayRejected(next.action, outcome);
+    if (outcome.error === null && bad < next.ids.length) next.done?.(null);
+  };
   return {
     ask: (next) => {
       if (needsDialog(next.action)) setAsked(next);
-      else void run(next.action, next.ids).then((results) => results && next.done?.(null));
+      else void carryOut(next);
     },
-    dialog: asked && <ActionDialog asked={asked} onClose={() => setAsked(null)} />,
+    dialog: asked ? <ActionDialog asked={asked} onClose={close} /> : ended && <ResultsDialog {...ended} onClose={close} />,
   };
 }
 

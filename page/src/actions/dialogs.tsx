@@ -1,12 +1,12 @@
 // The dialogs of actions, which ask for input or for confirmation.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, post } from "../api.ts";
 import { formatBytes, formatCount, formatValue, plural, sentence, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { ModelRows, Preview } from "../types.ts";
 import { ErrorNotice } from "../ui/basics.tsx";
 import { Dialog } from "../ui/overlay.tsx";
-import { ACTION_NAMES, run, type Options } from "./run.ts";
+import { ACTION_NAMES, rejected, run, sayRejected, type Options, type Outcome } from "./run.ts";
 
 export interface Asked {
   action: string;
@@ -38,32 +38,60 @@ export function needsDialog(action: string): boolean {
   return !["pause", "activate", "archive", "unarchive"].includes(action);
 }
 
+function titleOf({ action, ids, noun }: Asked): string {
+  return `${ACTION_NAMES[action] ?? action}: ${ids.length === 1 ? `${noun} ${ids[0]}` : plural(ids.length, noun)}`;
+}
+
 export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => void }) {
   const { action, ids } = asked;
   const [busy, setBusy] = useState(false);
-  const [rejected, setRejected] = useState<string[]>([]);
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const closed = useRef(false);
+  useEffect(() => () => void (closed.current = true), []);
   const carryOut = (options: Options): void => {
     setBusy(true);
-    void run(action, ids, options).then((results) => {
+    void run(action, ids, options).then((next) => {
+      if (closed.current) return sayRejected(action, next);
       setBusy(false);
-      if (results === null) return;
-      const bad = results.filter((result) => !result.ok);
-      setRejected(bad.map((result) => (ids.length === 1 ? result.message : `${asked.noun} ${result.id}: ${result.message}`)));
-      if (bad.length === results.length) return; // The dialog stays open, so that the input can be corrected.
-      onClose();
-      asked.done?.(results.find((result) => result.created != null)?.created ?? null);
+      setOutcome(next);
+      const bad = rejected(next).length;
+      if (next.error || bad === next.results.length) return; // The form stays, so that the input can be corrected.
+      if (bad === 0) onClose();
+      asked.done?.(next.results.find((result) => result.created != null)?.created ?? null);
     });
   };
+  if (outcome && !outcome.error && rejected(outcome).length < outcome.results.length) return <ResultsDialog asked={asked} outcome={outcome} onClose={onClose} />;
   const shared = { asked, onClose, busy, carryOut };
-  const title = `${ACTION_NAMES[action] ?? action}: ${ids.length === 1 ? `${asked.noun} ${ids[0]}` : plural(ids.length, asked.noun)}`;
   return (
-    <Dialog title={title} onClose={onClose}>
-      {rejected.length > 0 && <div class="notice bad" role="alert"><div>{rejected.slice(0, 20).map((why) => <div key={why} class="wrap">{sentence(why)}</div>)}</div></div>}
+    <Dialog title={titleOf(asked)} onClose={onClose}>
+      {outcome?.error && <ErrorNotice error={outcome.error} />}
+      {outcome && rejected(outcome).length > 0 && <Rejected asked={asked} outcome={outcome} />}
       {action === "delete" || action === "delete_checkpoint" ? <Deletion {...shared} />
         : action in TEXT_LABELS ? <TextForm {...shared} />
         : action === "fork" || action === "continue" || action === "extend" ? <Settings {...shared} />
         : <Confirm {...shared} />}
     </Dialog>
+  );
+}
+
+/** What an action on several things did, and why it was rejected for some of them. */
+export function ResultsDialog({ asked, outcome, onClose }: { asked: Asked; outcome: Outcome; onClose: () => void }) {
+  const done = outcome.results.length - rejected(outcome).length;
+  return (
+    <Dialog title={titleOf(asked)} onClose={onClose}>
+      <p>{done === 0 ? "Rejected for all of them." : `Done for ${formatCount(done)} of ${formatCount(outcome.results.length)}; rejected for the others.`}</p>
+      <Rejected asked={asked} outcome={outcome} />
+      <div class="buttons"><button class="main" onClick={onClose}>Close</button></div>
+    </Dialog>
+  );
+}
+
+function Rejected({ asked, outcome }: { asked: Asked; outcome: Outcome }) {
+  const one = asked.ids.length === 1;
+  return (
+    <div class="notice bad rejected" role="alert" tabIndex={0}><div>{rejected(outcome).map(({ id, message }) => (
+      <div key={id} class="wrap">{sentence(one ? message : `${asked.noun} ${id}: ${message}`)}</div>
+    ))}</div></div>
   );
 }
 
@@ -162,12 +190,20 @@ function Settings({ asked, onClose, busy, carryOut }: FormProps) {
 function Deletion({ asked, onClose, busy, carryOut }: FormProps) {
   const [preview, setPreview] = useState<Preview | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  useEffect(() => {
+  const look = (): void => {
+    setError(null);
     post<Preview>("/api/actions/preview", { action: asked.action, ids: asked.ids }).then(setPreview,
       (problem: unknown) => setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null)));
-  }, []);
-  if (error) return <ErrorNotice error={error} />;
-  if (!preview) return <div class="loading" role="status"><span>Looking up what would be deleted …</span></div>;
+  };
+  useEffect(look, []);
+  if (!preview) {
+    return (
+      <>
+        {error ? <ErrorNotice error={error} again={look} /> : <div class="loading" role="status"><span>Looking up what would be deleted …</span></div>}
+        <div class="buttons"><button onClick={onClose}>Close</button></div>
+      </>
+    );
+  }
   return (
     <form onSubmit={(event) => { event.preventDefault(); carryOut({}); }}>
       <p class="wrap">{preview.text}</p>
@@ -179,7 +215,7 @@ function Deletion({ asked, onClose, busy, carryOut }: FormProps) {
         </table></div>
       )}
       {preview.items.length > 200 && <p class="quiet">and {preview.items.length - 200} more</p>}
-      <Buttons onClose={onClose} busy={busy} name={`Delete ${formatBytes(preview.bytes)}`} bad />
+      <Buttons onClose={onClose} busy={busy} name={preview.bytes ? `Delete ${formatBytes(preview.bytes)}` : "Delete"} bad />
     </form>
   );
 }

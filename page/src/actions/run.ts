@@ -20,23 +20,35 @@ export const ACTION_NAMES: Record<string, string> = {
   describe: "Describe", note: "Edit notes", register: "Register as model version", delete: "Delete", delete_checkpoint: "Delete checkpoint",
 };
 
-/** Carries out an action and shows its result. Returns the results, or null if the whole request was rejected. */
-export async function run(action: string, ids: readonly (number | string)[], options: Options = {}): Promise<ActionResults["results"] | null> {
-  const name = ACTION_NAMES[action] ?? action;
+export interface Outcome {
+  results: ActionResults["results"];
+  /** Why the whole request was rejected. */
+  error: ApiError | null;
+}
+
+export function rejected(outcome: Outcome): ActionResults["results"] {
+  return outcome.results.filter((result) => !result.ok);
+}
+
+/** Carries out an action, and says so if nothing was rejected. */
+export async function run(action: string, ids: readonly (number | string)[], options: Options = {}): Promise<Outcome> {
   try {
     const { results } = await post<ActionResults>("/api/actions", { action, ids, options });
-    const bad = results.filter((result) => !result.ok);
-    if (bad.length === 0) {
+    const outcome = { results, error: null };
+    if (rejected(outcome).length === 0) {
       const said = results.length === 1 ? results[0]!.message : "";
-      say(said || `${name}: done for ${plural(results.length, "item")}.`, "good");
+      say(said || `${ACTION_NAMES[action] ?? action}: done for ${plural(results.length, "item")}.`, "good");
     }
-    for (const result of bad.slice(0, 3)) say(`${name} ${result.id}: ${result.message}`, "bad");
-    if (bad.length > 3) say(`${name}: ${bad.length} of ${results.length} were rejected.`, "bad");
     pollSoon();
-    return results;
+    return outcome;
   } catch (error) {
-    const hint = error instanceof ApiError && error.hint ? ` ${error.hint}` : "";
-    say(`${name}: ${error instanceof Error ? error.message : String(error)}${hint}`, "bad");
-    return null;
+    return { results: [], error: error instanceof ApiError ? error : new ApiError(0, String(error), null) };
   }
+}
+
+/** Shows why an action without a dialog was rejected. */
+export function sayRejected(action: string, outcome: Outcome): void {
+  const name = ACTION_NAMES[action] ?? action;
+  for (const result of rejected(outcome)) say(`${name} ${result.id}: ${result.message}`, "bad");
+  if (outcome.error) say(`${name}: ${outcome.error.message}${outcome.error.hint ? ` ${outcome.error.hint}` : ""}`, "bad");
 }
