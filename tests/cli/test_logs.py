@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -27,6 +28,20 @@ with core.init() as context:
     print("begins with", det.get_cluster_info().trial.hparams["n"], flush=True)
     context.train.report_validation_metrics(1, {"loss": 1.0})
     print("has ended", flush=True)
+"""
+
+# `det` that says when it has found nothing to print for the first time.
+WAITING_DET = """
+import sys, time
+from determined.cli.main import main
+
+def announce(seconds):
+    time.sleep = sleep
+    print("waiting", file=sys.stderr, flush=True)
+    sleep(seconds)
+
+sleep, time.sleep = time.sleep, announce
+main()
 """
 
 
@@ -62,10 +77,11 @@ def test_all_trials_of_a_search_that_runs(tmp_path: Path) -> None:
 def test_what_waits_in_a_queue_is_followed_from_before_its_beginning(store: Store) -> None:
     experiment = new_experiment(store)
     store.queue.add(NewEntry(experiment, "another-machine", "somebody"))
-    with subprocess.Popen([*DET, "e", "logs", str(experiment), "-f"], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", WAITING_DET, "e", "logs", str(experiment), "-f"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=1.5)
+        assert process.stderr is not None
+        assert process.stderr.readline() == "waiting\n"
         lease = lead(store, experiment)
         (trial,) = add_trials(store, lease, [{}])
         work(store, lease, trial, Steps(lines=[(0, None, "at last")]))

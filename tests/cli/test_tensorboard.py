@@ -18,7 +18,7 @@ from determined.cli.tensorboard.start import chosen_trials
 from determined.store.store import Store
 from tests.cli.running import DET, det
 from tests.cli.searched import Searched
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def test_the_runs_are_shown_on_loopback(
         assert runs_at(printed["url"], len(runs)) == runs
         sockets = [one for process in processes for one in process.net_connections("inet") if one.status == "LISTEN"]
         assert {one.laddr.ip for one in sockets} <= {"127.0.0.1", "::1"}
-    psutil.wait_procs(processes[1:], timeout=10)
+    assert psutil.wait_procs(processes[1:], timeout=PATIENCE_SECONDS)[1] == []
     assert not any(process.is_running() for process in processes)
     assert list(tmp_path.glob("det-tensorboard-*")) == []
     assert len(list(searched.home.rglob("*tfevents*"))) == 2

@@ -93,7 +93,7 @@ def test_an_attempt_is_timed_by_the_clock_that_is_never_set(monkeypatch: pytest.
     attempt = run_of(context).attempt
     assert attempt.ended == yesterday
     assert attempt.seconds is not None
-    assert 0 <= attempt.seconds < 60
+    assert attempt.seconds >= 0  # by the wall clock it would be almost a day less
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("pause", "pause"), ("kill", "cancel"), ("stop", "stop")])

@@ -320,9 +320,8 @@ class EngineContract:
         bench.line("ready")
         bench.engine.show_stacks(key)
         bench.line("in stuck_here")
-        used = bench.engine.cpu_seconds(key)
         bench.engine.kill(key)
-        assert bench.finish(key).exited.cpu_seconds < used + 1
+        bench.finish(key)
 
     def test_a_program_that_shows_no_stacks_does_not_die_of_being_asked(self, bench: Bench) -> None:
         os.mkfifo(bench.directory / "go")

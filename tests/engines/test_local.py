@@ -18,7 +18,7 @@ from determined.engines.local import LocalEngine
 from determined.errors import EngineError
 from tests.engines.contract import Bench, EngineContract
 from tests.helpers import leaks
-from tests.helpers.waiting import alive, wait_until
+from tests.helpers.waiting import PATIENCE_SECONDS, alive, wait_until
 
 
 def warm_processes() -> list[psutil.Process]:
@@ -165,7 +165,7 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         below.remove(fork)
         runner.kill()
         runner.wait()
-        _, left = psutil.wait_procs(below, timeout=5)
+        _, left = psutil.wait_procs(below, timeout=PATIENCE_SECONDS)
         assert left == []
         wait_until(lambda: not os.path.exists(directory))
     finally:
@@ -187,7 +187,7 @@ def test_when_it_is_killed_at_once_nothing_lives_on(tmp_path: Path) -> None:
     runner.wait()
     runner.stdout.close()
     assert len(below) == 1
-    assert psutil.wait_procs(below, timeout=5)[1] == []
+    assert psutil.wait_procs(below, timeout=PATIENCE_SECONDS)[1] == []
     assert not os.path.exists(directory)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.postgres import PostgresServer, running_server
 from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
 
 CONFIG: dict[str, Any] = {
     "name": "crashing-server",
@@ -48,8 +48,9 @@ def test_a_search_survives_crashes_of_its_server(make_search: MakeSearch, server
     runner = search.start(experiment)
     for _ in range(3):
         wait_for_reports(search, 8)
+        outages = noticed_outages(search)
         server.stop("immediate")
-        time.sleep(1.0)  # it is unavailable for a while, not only for a moment
+        wait_until(lambda outages=outages: noticed_outages(search) > outages)  # type: ignore[misc]
         server.start()
         assert runner.poll() is None, search.said.read_text()
     assert runner.wait(120) == 0, search.said.read_text()
@@ -61,6 +62,10 @@ def test_a_search_survives_crashes_of_its_server(make_search: MakeSearch, server
             assert (trial.runs, trial.restarts, trial.reason or "") == (1, 0, "")
             steps = [metric.steps_completed for metric in store.metrics(trial.id, "validation")]
             assert steps == list(range(1, len(steps) + 1))
+
+
+def noticed_outages(search: Search) -> int:
+    return search.said.read_text().count("reports are queued and retried")
 
 
 def wait_for_reports(search: Search, more: int) -> None:

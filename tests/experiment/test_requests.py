@@ -16,6 +16,7 @@ from determined.experiment.runner.interrupts import Interrupts
 from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 QUICK, SLOW = "python3 train.py 0.02 16", "python3 train.py 0.1 100000"
 ADAPTIVE = {"name": "adaptive_asha", "max_trials": 8, "max_time": 16, "time_metric": "batches", "divisor": 2}
@@ -68,14 +69,14 @@ def test_pauses_change_nothing(make_search: MakeSearch) -> None:
     experiment = search.create()
     runner = start_and_wait(search, experiment, 6)
     assert "Pausing" in search.det("experiment", "pause", str(experiment)).stdout
-    assert runner.wait(10) == 1
+    assert runner.wait(PATIENCE_SECONDS) == 1
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}
     search.wait_for_exits()
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         runner = start_and_wait(search, experiment, 6)
         runner.send_signal(number)
-        assert runner.wait(10) == code
+        assert runner.wait(PATIENCE_SECONDS) == code
         assert state_of(search, experiment) == "PAUSED"
         search.wait_for_exits()
     search.activate(experiment)
@@ -90,7 +91,7 @@ def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
     runner = start_and_wait(search, experiment, 6)
     search.det("experiment", "cancel", str(experiment))
     search.wait_for(lambda store: store.experiments.get(experiment).state != "ACTIVE")
-    assert runner.wait(10) == 1
+    assert runner.wait(PATIENCE_SECONDS) == 1
     search.wait_for_exits()
     assert state_of(search, experiment) == "CANCELED"
     assert states_of_trials(search, experiment) == {"CANCELED"}
@@ -113,7 +114,7 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
         assert store.experiments.trial(1).state == "CANCELED"
         assert store.experiments.trial(2).state == "RUNNING"
     search.det("experiment", "kill", str(experiment))
-    assert runner.wait(10) == 1
+    assert runner.wait(PATIENCE_SECONDS) == 1
     search.wait_for_exits()
     assert state_of(search, experiment) == "CANCELED"
     assert states_of_trials(search, experiment) == {"CANCELED"}
@@ -134,7 +135,7 @@ def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> N
     with pytest.raises(subprocess.TimeoutExpired):
         runner.wait(1)
     runner.send_signal(signal.SIGINT)
-    assert runner.wait(10) == 130
+    assert runner.wait(PATIENCE_SECONDS) == 130
     search.wait_for_exits()
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) == {"PAUSED"}
@@ -172,7 +173,7 @@ def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> Non
     runner.send_signal(signal.SIGTERM)
     search.wait_for(lambda store: "STOPPING" in {t.state for t in store.experiments.trials(experiment)})
     runner.send_signal(signal.SIGINT)
-    assert runner.wait(10) == 130
+    assert runner.wait(PATIENCE_SECONDS) == 130
     search.wait_for_exits()
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}

@@ -16,7 +16,6 @@ from typing import Any
 
 from tests.experiment.test_killed_runners import CONFIG, LINEAR
 from tests.helpers.searches import Search, kill_after
-from tests.soak.lives import SECONDS_FOR_ORPHANS
 
 KILLS_IN_A_SEARCH = 12
 
@@ -59,10 +58,7 @@ def _kill(search: Search, experiment: int, moments: random.Random, most: int) ->
     for hits in range(most):
         if not kill_after(search.start(experiment), moments.uniform(0.3, 6.0)):
             return hits
-        killed = time.monotonic()
         search.wait_for_exits()
-        seconds = time.monotonic() - killed
-        assert seconds <= SECONDS_FOR_ORPHANS, f"processes of a killed runner lived for {seconds:.1f} s"
     search.activate(experiment)
     return most
 
