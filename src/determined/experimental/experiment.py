@@ -78,6 +78,7 @@ class Experiment:
 
     @property
     def id(self) -> int:
+        """The id of the experiment in the store."""
         return self._row.id
 
     @property
@@ -87,6 +88,7 @@ class Experiment:
 
     @property
     def state(self) -> ExperimentState:
+        """The state as it was last read; DELETED after `delete()`."""
         return ExperimentState.DELETED if self._deleted else ExperimentState(self._row.state)
 
     @property
@@ -101,6 +103,7 @@ class Experiment:
 
     @property
     def name(self) -> str:
+        """The name, which need not be unique."""
         return self._row.name
 
     @property
@@ -110,6 +113,7 @@ class Experiment:
 
     @property
     def description(self) -> str:
+        """The description, a text shown in lists."""
         return self._row.description
 
     @property
@@ -119,6 +123,7 @@ class Experiment:
 
     @property
     def labels(self) -> set[str] | None:
+        """The labels, by which lists can be filtered; empty if there are none."""
         return set(self._row.labels)
 
     @property

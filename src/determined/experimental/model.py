@@ -120,6 +120,7 @@ class ModelVersion(_Registered):
 
     @property
     def model_id(self) -> int:
+        """The id of the model that this is a version of."""
         return self._row.model_id
 
     @property
@@ -203,10 +204,12 @@ class Model(_Registered):
 
     @property
     def model_id(self) -> int:
+        """The id of the model in the store."""
         return self._row.id
 
     @property
     def description(self) -> str:
+        """The description, a text shown in lists."""
         return self._row.description
 
     @property

@@ -65,10 +65,12 @@ class Trial:
 
     @property
     def id(self) -> int:
+        """The id of the trial in the store."""
         return self._row.id
 
     @property
     def experiment_id(self) -> int:
+        """The id of the experiment that the trial belongs to."""
         return self._row.experiment_id
 
     @property
@@ -83,6 +85,7 @@ class Trial:
 
     @property
     def state(self) -> TrialState:
+        """The state as it was last read."""
         return TrialState(self._row.state)
 
     @property

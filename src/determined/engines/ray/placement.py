@@ -110,6 +110,7 @@ class Groups:
         return self._remove_dropped()
 
     def _remove_dropped(self) -> list[int]:
+        """Remove the dropped groups that have no job, and return their numbers."""
         removed = [group.number for group in self._groups.values() if group.is_dropped and group.job is None]
         for number in removed:
             del self._groups[number]

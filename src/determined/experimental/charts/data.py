@@ -143,6 +143,7 @@ def _numeric_keys(statistics: Mapping[int, Mapping[Key, Statistics]]) -> dict[st
 
 
 def _drawn_first(metric: str | None, keys: Sequence[str], chosen: ChosenTrials) -> str | None:
+    """Return the metric that is drawn first: the given one, or that of the searcher; None if there are no metrics."""
     if metric is None:
         searched = [chosen.experiments[row.experiment_id].metric for row in chosen.trials]
         return metric_keys.first_drawn(next(filter(None, searched), None), keys)
