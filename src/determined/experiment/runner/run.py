@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from determined.config.engine import EngineChoice
 from determined.config.secrets.line_mask import line_mask
@@ -27,7 +28,7 @@ from determined.experiment.runner.interrupts import Interrupts
 from determined.experiment.runner.lease_keeper import held
 from determined.experiment.runner.runner import Runner
 from determined.experiment.runner.runner_state import RunnerState
-from determined.experiment.runner.search import restored
+from determined.experiment.runner.search import Search, restored
 from determined.experiment.runner.settings import Settings, refuse_slots, settings_of
 from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
 from determined.experiment.runner.view import Observer
@@ -94,16 +95,8 @@ def run_experiment(
         entry = writer.query(lambda store: store.queue.find(experiment_id))
         if in_queue and entry is None:
             raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
-        experiment = writer.query(lambda store: store.experiments.get(experiment_id))
-        # Under the lease, so that nothing changes between the check and the start.
-        check_can_run(experiment, max_trials, writer.query(lambda store: store.experiments.trials(experiment_id)))
-        files = ExperimentFiles.for_key(experiment.key)
-        journal = writer.query(lambda store: store.experiments.journal(experiment_id))
-        config = stored_model(with_secrets(present_config(files, experiment, journal), continuing(experiment_id)))
-        settings = settings_of(StoredConfig(config.plain()))
-        snapshot = writer.query(lambda store: store.experiments.snapshot(experiment_id))
-        # With the configuration at the creation: continuations are entries of the journal.
-        search = restored(stored_model(files.read_config()), experiment.seed, snapshot, journal)
+        # Under the lease, so that nothing changes between the checks and the start.
+        experiment, files, settings, search = _recorded(writer, experiment_id, max_trials)
         run: RunnerState | None = None
 
         def announce(request: StopRequest, number: signal.Signals) -> None:
@@ -175,6 +168,29 @@ def run_experiment(
         if in_queue and state != "ACTIVE":
             writer.query(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
+
+
+class _Recorded(NamedTuple):
+    """An experiment and its search as the previous runner left them."""
+
+    experiment: Experiment
+    files: ExperimentFiles
+    settings: Settings
+    search: Search
+
+
+def _recorded(writer: Writer[Store], experiment_id: int, max_trials: int | None) -> _Recorded:
+    """Read an experiment and restore its search; raise if it cannot be run, or not be extended to `max_trials`."""
+    experiment = writer.query(lambda store: store.experiments.get(experiment_id))
+    check_can_run(experiment, max_trials, writer.query(lambda store: store.experiments.trials(experiment_id)))
+    files = ExperimentFiles.for_key(experiment.key)
+    journal = writer.query(lambda store: store.experiments.journal(experiment_id))
+    config = stored_model(with_secrets(present_config(files, experiment, journal), continuing(experiment_id)))
+    settings = settings_of(StoredConfig(config.plain()))
+    snapshot = writer.query(lambda store: store.experiments.snapshot(experiment_id))
+    # With the configuration at the creation: continuations are entries of the journal.
+    search = restored(stored_model(files.read_config()), experiment.seed, snapshot, journal)
+    return _Recorded(experiment, files, settings, search)
 
 
 @contextmanager
