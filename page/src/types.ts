@@ -7,8 +7,8 @@
 // GET /api/experiments?archived= -> ExperimentRows
 // GET /api/experiments/{experiment_id} -> ExperimentDetail
 // GET /api/metrics?experiment=&trial= -> MetricKeys
-// GET /api/experiments/{experiment_id}/checkpoints -> CheckpointRows
-// GET /api/trials/{trial_id}/checkpoints -> CheckpointRows
+// GET /api/experiments/{experiment_id}/checkpoints -> ShownCheckpoints
+// GET /api/trials/{trial_id}/checkpoints -> ShownCheckpoints
 // POST /api/checkpoints/{checkpoint_id}/verify VerifyRequest -> Verified
 // GET /api/experiments/{experiment_id}/code -> CodeFiles
 // GET /api/experiments/{experiment_id}/code/file?path= -> FileText
@@ -93,34 +93,6 @@ export interface Changes {
 export interface CheckpointFile {
   path: string;
   bytes: number;
-}
-
-/** A checkpoint. `incomplete` names missing parts of its state, `pickled` the pickled ones; `used_by` its users. */
-export interface CheckpointRow {
-  id: string;
-  trial: number;
-  trial_number: number;
-  experiment: number;
-  attempt: number;
-  batches: number;
-  metric: Number;
-  state: string;
-  bytes: number;
-  created: number;
-  storage: string;
-  files: CheckpointFile[];
-  incomplete: string[];
-  pickled: string[];
-  metadata: Record<string, unknown>;
-  used_by: string[];
-  registered: string[];
-  best: boolean;
-}
-
-/** Checkpoints, newest first. */
-export interface CheckpointRows {
-  version: string;
-  rows: CheckpointRow[];
 }
 
 /** The files that differ from those of another experiment. */
@@ -380,7 +352,7 @@ export interface ModelVersionRow {
   metadata: Record<string, unknown>;
   created: number;
   updated: number;
-  checkpoint: CheckpointRow;
+  checkpoint: ShownCheckpoint;
 }
 
 /** A point of a curve: its place on the axis, and when it was reported. */
@@ -484,6 +456,34 @@ export interface SharedHparam {
   value: string;
   in_group: string;
   elsewhere: string;
+}
+
+/** A checkpoint. `incomplete` names missing parts of its state, `pickled` the pickled ones; `used_by` its users. */
+export interface ShownCheckpoint {
+  id: string;
+  trial: number;
+  trial_number: number;
+  experiment: number;
+  attempt: number;
+  batches: number;
+  metric: Number;
+  state: string;
+  bytes: number;
+  created: number;
+  storage: string;
+  files: CheckpointFile[];
+  incomplete: string[];
+  pickled: string[];
+  metadata: Record<string, unknown>;
+  used_by: string[];
+  registered: string[];
+  best: boolean;
+}
+
+/** Checkpoints, newest first. */
+export interface ShownCheckpoints {
+  version: string;
+  rows: ShownCheckpoint[];
 }
 
 /** The store that is shown. `problem` says why it cannot be read. */

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined.engines.reservations import Holder, Reservation, SlotLocks, slot_locks
+from determined.engines.reservations import Reservation, SlotHolder, SlotLocks, slot_locks
 from determined.engines.slots import Slots, find_slots
 
-ONE, TWO = Holder(1, "a.sqlite", 11), Holder(2, "b.sqlite", 22)
+ONE, TWO = SlotHolder(1, "a.sqlite", 11), SlotHolder(2, "b.sqlite", 22)
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def test_a_gpu_is_held_by_one_experiment_and_the_other_gets_the_next() -> None:
     assert other is not None
     assert [gpu.name for gpu in got.gpus + other.gpus] == ["0", "1"]
     third = Reservation(one_slot, {"CUDA_VISIBLE_DEVICES": "GPU-aaa"})  # the same GPU under another name
-    assert third.gather(1, Holder(3, "a.sqlite", 33)) is None
+    assert third.gather(1, SlotHolder(3, "a.sqlite", 33)) is None
     assert third.missing(1) == "1 of 1 slot, held by experiment 1 (process 11, store a.sqlite)"
     first.close()
-    assert third.gather(1, Holder(3, "a.sqlite", 33)) is not None
+    assert third.gather(1, SlotHolder(3, "a.sqlite", 33)) is not None
 
 
 def test_the_first_to_wait_gets_the_slots_first() -> None:
@@ -43,12 +43,12 @@ def test_the_first_to_wait_gets_the_slots_first() -> None:
     holder, large, small = (Reservation(machine, {}) for _ in range(3))
     assert holder.gather(1, ONE) is not None
     assert large.gather(2, TWO) is None  # it holds the other slot, and waits for the first
-    assert small.gather(1, Holder(3, "c", 3)) is None
+    assert small.gather(1, SlotHolder(3, "c", 3)) is None
     holder.close()
-    assert small.gather(1, Holder(3, "c", 3)) is None, "it overtakes the one that waits"
+    assert small.gather(1, SlotHolder(3, "c", 3)) is None, "it overtakes the one that waits"
     assert large.gather(2, TWO) is not None
     large.close()
-    assert small.gather(1, Holder(3, "c", 3)) is not None
+    assert small.gather(1, SlotHolder(3, "c", 3)) is not None
 
 
 @pytest.mark.usefixtures("two_gpus")

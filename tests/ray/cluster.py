@@ -59,8 +59,8 @@ class RayNode:
         return found
 
     def actors(self) -> list[psutil.Process]:
-        """Return the processes of the actors `Node`: one for each experiment that uses this node."""
-        return [one for one in self.processes() if _name(one).startswith("ray::Node")]
+        """Return the processes of the actors `NodeActor`: one for each experiment that uses this node."""
+        return [one for one in self.processes() if _name(one).startswith("ray::NodeActor")]
 
     def files(self) -> list[str]:
         """Return the files that experiments have created on the node and not deleted."""
@@ -267,7 +267,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def _name(process: psutil.Process) -> str:
-    """Return the program of a process, or the title that Ray gives it: `ray::Node.events`."""
+    """Return the program of a process, or the title that Ray gives it: `ray::NodeActor.events`."""
     try:
         words = process.cmdline()
     except psutil.NoSuchProcess:

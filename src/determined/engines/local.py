@@ -19,7 +19,7 @@ from determined.engines.command import runnable
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.processes import count_memory_kills
-from determined.engines.reservations import Holder, Reservation
+from determined.engines.reservations import Reservation, SlotHolder
 from determined.engines.slot_pool import SlotPool
 from determined.engines.slots import Slots, find_slots, too_few_slots
 from determined.engines.wakeups import RunnerWakeups
@@ -136,7 +136,7 @@ class LocalEngine:
         """Start new jobs only on these slots. Jobs on other slots keep running."""
         self._pool.restrict_to(slots)
 
-    def reserve(self, slots: int, holder: Holder, on_wait: Callable[[str], None]) -> Reservation:
+    def reserve(self, slots: int, holder: SlotHolder, on_wait: Callable[[str], None]) -> Reservation:
         """Lock this many slots against other experiments of the user; see `SlotPool.reserve`."""
         return self._pool.reserve(slots, holder, on_wait)
 

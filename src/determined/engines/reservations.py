@@ -24,7 +24,7 @@ _TURN = "turn"
 _MOST_BYTES = 1 << 12
 
 
-class Holder(NamedTuple):
+class SlotHolder(NamedTuple):
     """The experiment that holds a slot. `store` is its location without a password."""
 
     experiment_id: int | None  # None while the experiment is being created
@@ -41,7 +41,7 @@ class SlotLocks:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._held: dict[str, tuple[int, Holder]] = {}
+        self._held: dict[str, tuple[int, SlotHolder]] = {}
         self._turn: int | None = None
 
     @property
@@ -49,7 +49,7 @@ class SlotLocks:
         """The names of the locked slots, in the order in which they were locked."""
         return list(self._held)
 
-    def take(self, name: str, holder: Holder) -> bool:
+    def take(self, name: str, holder: SlotHolder) -> bool:
         """Lock a slot for an experiment unless another process holds it; return whether this process holds it now."""
         file, before = self._held.get(name, (None, None))
         if file is None:
@@ -71,11 +71,11 @@ class SlotLocks:
             # Closing the descriptor releases the lock.
             os.close(file)
 
-    def holder(self, name: str) -> Holder | None:
+    def holder(self, name: str) -> SlotHolder | None:
         """Return the experiment that last locked a slot, or None if unknown."""
         try:
             with open(self._directory / name, "rb") as file:
-                return Holder(*json.loads(file.read(_MOST_BYTES)))
+                return SlotHolder(*json.loads(file.read(_MOST_BYTES)))
         except (OSError, ValueError, TypeError):  # the file is being written, or was damaged
             return None
 
@@ -129,7 +129,7 @@ class Reservation:
             # More slots than CPUs may be configured; these share the locks.
             self._candidates = [f"cpu-{number}" for number in range(slots.cpus)]
 
-    def gather(self, slots: int, holder: Holder) -> Slots | None:
+    def gather(self, slots: int, holder: SlotHolder) -> Slots | None:
         """Lock free slots; return the slots once the requested number is locked, or None while some are missing.
 
         Slots that are already locked keep their numbers, because jobs may be running on them.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from determined.engines.reservations import Holder, Reservation
+from determined.engines.reservations import Reservation, SlotHolder
 from determined.engines.slots import Slots
 
 
@@ -15,7 +15,7 @@ class _Request:
     """A number of slots to reserve for an experiment."""
 
     slots: int
-    holder: Holder
+    holder: SlotHolder
     on_wait: Callable[[str], None]
     described: str = ""  # the missing slots, as `on_wait` was last told
 
@@ -58,7 +58,7 @@ class SlotPool:
         """Allow new jobs only on these slots. Jobs on other slots keep running."""
         self._allowed = set(ids)
 
-    def reserve(self, slots: int, holder: Holder, on_wait: Callable[[str], None]) -> Reservation:
+    def reserve(self, slots: int, holder: SlotHolder, on_wait: Callable[[str], None]) -> Reservation:
         """Lock this many slots against other experiments of the user. No slot is available before all are locked.
 
         `on_wait` is called with a description of the missing slots, first when waiting begins and then when it changes.

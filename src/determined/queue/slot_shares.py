@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from determined.engines.reservations import Holder, SlotLocks, slot_locks, slot_names
+from determined.engines.reservations import SlotHolder, SlotLocks, slot_locks, slot_names
 from determined.engines.slots import Slots
 from determined.queue.schedule import Demand, grants
 from determined.store.databases.location import shown
@@ -65,7 +65,7 @@ class SlotShares:
         missing = set()
         for number, experiment_id in wanted.items():
             name = self._names[number]
-            if name and not self._locks.take(name, Holder(experiment_id, self._store, os.getpid())):
+            if name and not self._locks.take(name, SlotHolder(experiment_id, self._store, os.getpid())):
                 missing.add(number)
         self._locks.end_turn()
         return missing

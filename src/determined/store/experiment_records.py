@@ -48,7 +48,7 @@ class ExperimentRequest(NamedTuple):
     created: float
 
 
-class Decision(NamedTuple):
+class TrialDecision(NamedTuple):
     """The runner's newest decision about a trial: its goal, its current allocation, and requests to its workers."""
 
     goal: float | None

@@ -13,7 +13,7 @@ from determined.store.states import EXPERIMENT_RUNNING
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.substores.overview import ExperimentRow
+    from determined.store.substores.overview import StoredExperiment
 
 
 class Process(NamedTuple):
@@ -40,13 +40,13 @@ def on_this_machine(process: Process) -> bool:
     return process.host == socket.gethostname()
 
 
-def has_runner(experiment: Experiment | ExperimentRow) -> bool:
+def has_runner(experiment: Experiment | StoredExperiment) -> bool:
     """Return whether the experiment's lease is held by a live process, or by one on another host."""
     process = experiment.runner
     return process is not None and (is_running(process) or not on_this_machine(process))
 
 
-def is_abandoned(experiment: Experiment | ExperimentRow) -> bool:
+def is_abandoned(experiment: Experiment | StoredExperiment) -> bool:
     """Return whether an experiment should be running, but its runner has exited.
 
     Processes on other machines cannot be checked, so they are assumed to run.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from determined.engines.base import Interpreter
-from determined.engines.ray.node.actor import Node
+from determined.engines.ray.node.actor import NodeActor
 from determined.errors import StartupHookError
 from tests.ray.setup import KeepDirectory
 
@@ -32,15 +32,15 @@ class FailingHook(KeepDirectory):
 
 
 @contextmanager
-def running(**changed: Any) -> Iterator[Node]:
-    node = Node({**SETTINGS, **changed}, b"code")
+def running(**changed: Any) -> Iterator[NodeActor]:
+    node = NodeActor({**SETTINGS, **changed}, b"code")
     try:
         yield node
     finally:
         node.finish()
 
 
-def said(node: Node) -> list[list[Any]]:
+def said(node: NodeActor) -> list[list[Any]]:
     return [event for _, event in node.exchange([], 0)]
 
 

@@ -5,14 +5,14 @@ import { ApiError, exported, post } from "../../api.ts";
 import { ofTrials } from "../../charts/axes.ts";
 import { formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import type { CheckpointRow, CheckpointRows, Verified } from "../../types.ts";
+import type { ShownCheckpoint, ShownCheckpoints, Verified } from "../../types.ts";
 import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../../ui/basics.tsx";
 
 const MOST = 100;
 
 /** The table of the checkpoints that a path returns; only those of trials in `only`, if it is given. */
 export function CheckpointsTab({ path, only = null }: { path: string; only?: ReadonlySet<number> | null }) {
-  const answer = useAnswer<CheckpointRows>(path);
+  const answer = useAnswer<ShownCheckpoints>(path);
   const [all, setAll] = useState(false);
   return (
     <Shown answer={answer} what="the checkpoints">{(data) => {
@@ -30,13 +30,13 @@ export function CheckpointsTab({ path, only = null }: { path: string; only?: Rea
   );
 }
 
-function title(rows: readonly CheckpointRow[]): string {
+function title(rows: readonly ShownCheckpoint[]): string {
   const deleted = rows.filter((row) => row.state === "DELETED").length;
   const size = formatBytes(rows.reduce((sum, row) => sum + row.bytes, 0));
   return `${plural(rows.length - deleted, "checkpoint")}, ${size}${deleted ? `, and ${formatCount(deleted)} deleted` : ""}`;
 }
 
-function Row({ row }: { row: CheckpointRow }) {
+function Row({ row }: { row: ShownCheckpoint }) {
   const [verified, setVerified] = useState<Verified | ApiError | "busy" | null>(null);
   const [files, setFiles] = useState(false);
   const { ask, dialog } = useActions();

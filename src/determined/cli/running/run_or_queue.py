@@ -78,7 +78,7 @@ def reserve_slots(
     With "fail", EngineError is raised if they are not available now. `experiment_id` is None for an experiment that is
     not created yet.
     """
-    from determined.engines.reservations import Holder
+    from determined.engines.reservations import SlotHolder
     from determined.errors import EngineError
     from determined.queue.slot_demand import slot_demand_of
     from determined.store.databases.location import shown
@@ -92,7 +92,7 @@ def reserve_slots(
         if sharing == "wait":
             say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
 
-    holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
+    holder = SlotHolder(experiment_id, shown(checked_place()), this_process().pid)
     wanted = slot_demand_of(config, engine.slots).wants
     try:
         reservation = engine.reserve(wanted, holder, say_waiting)

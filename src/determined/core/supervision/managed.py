@@ -14,7 +14,7 @@ from determined.info import ClusterInfo
 from determined.store.workers.worker_store import WorkerStore
 
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Decision
+    from determined.store.experiment_records import TrialDecision
 
 _SECONDS_BETWEEN_POLLS = 1.0  # polling interval, in case a wake-up is lost
 
@@ -79,7 +79,7 @@ class Managed:
         """Return the checkpoints from which other trials were copied. Only population-based training copies trials."""
         return set(store.source_checkpoints(self._experiment_id)) if self._is_copied else set()
 
-    def decision(self, store: WorkerStore, after: int) -> Decision:
+    def decision(self, store: WorkerStore, after: int) -> TrialDecision:
         """Return the decision of the runner; raise StoreError if the trial was started again elsewhere.
 
         A runner that was suspended and has lost its lease cannot stop its trials, so they must find out themselves.

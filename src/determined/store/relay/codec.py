@@ -20,7 +20,7 @@ class WrongType(ValueError):
     """Data that are not of the declared type."""
 
 
-class Method(NamedTuple):
+class RelayedMethod(NamedTuple):
     """A method of the interface: how its arguments and its result are decoded."""
 
     name: str
@@ -43,14 +43,14 @@ def method_names() -> frozenset[str]:
 
 # Computed for each method when it is first called: a trial uses few of them, and type hints are slow to evaluate.
 @cache
-def method(name: str) -> Method:
+def method(name: str) -> RelayedMethod:
     """Return a method of the interface. Raise KeyError for any other name."""
     if name not in method_names():
         raise KeyError(name)
     hints = type_hints(name)
     result = hints.pop("return")
     # A worker believes its runner, which has these values from the store; the runner checks what workers send.
-    return Method(name, tuple(decoder(hint, True) for hint in hints.values()), decoder(result, False))
+    return RelayedMethod(name, tuple(decoder(hint, True) for hint in hints.values()), decoder(result, False))
 
 
 def type_hints(name: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from determined.errors import NotFoundException, StoreError
 from determined.store.databases.base import Database
 from determined.store.experiment_records import (
     ALL_EXPERIMENTS,
-    Decision,
     Experiment,
     ExperimentFilter,
     ExperimentRequest,
@@ -18,6 +17,7 @@ from determined.store.experiment_records import (
     JournalEntry,
     Lease,
     Trial,
+    TrialDecision,
 )
 from determined.store.process import Process
 from determined.store.records import Metric, StoredCheckpoint
@@ -224,14 +224,14 @@ class Experiments:
         )
         return [ExperimentRequest(*row) for row in found]
 
-    def decision(self, trial_id: int, after: int = 0) -> Decision:
+    def decision(self, trial_id: int, after: int = 0) -> TrialDecision:
         """Return the runner's newest decision about a trial, with the requests that have an id above `after`."""
         # The requests are read after the goal, so that a stop request written together with a goal is never missed.
         found = self._database.execute("SELECT goal, allocation FROM trials WHERE id = ?", [trial_id])
         if not found:
             raise self._no("trial", trial_id)
         ((goal, allocation),) = found
-        return Decision(goal, allocation, requests_to(self._database, trial_id, after))
+        return TrialDecision(goal, allocation, requests_to(self._database, trial_id, after))
 
     def latest_validations(self, experiment_id: int) -> dict[int, dict[str, Any]]:
         """Return the metrics of the newest validation of each trial that has one, by the trial's id."""

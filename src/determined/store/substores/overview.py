@@ -37,7 +37,7 @@ LEFT JOIN queue q ON q.experiment_id = e.id"""
 _REQUESTS = "('pause', 'activate', 'cancel', 'kill')"
 
 
-class TrialRow(NamedTuple):
+class StoredTrial(NamedTuple):
     """A trial. `state` is None for a standalone run, whose state follows from its attempt."""
 
     id: int
@@ -72,7 +72,7 @@ class TrialRow(NamedTuple):
         return RunOfTrial(self.progress, self.reason, self.attempt_id, self.attempt_state, self.attempt_ended, process)
 
 
-class ExperimentRow(NamedTuple):
+class StoredExperiment(NamedTuple):
     """An experiment. `state` is None for a standalone run, whose state follows from its trials."""
 
     id: int
@@ -172,17 +172,17 @@ class Overview:
         trial_ids: Sequence[int] | None = None,
         archived: bool = False,
         latest: bool = True,
-    ) -> list[TrialRow]:
+    ) -> list[StoredTrial]:
         """Return trials, newest first: all, those of an experiment, or given ones. `archived` adds archived ones.
 
         Without `latest` their newest validations, which are most of the work, are not read.
         """
         select = _TRIALS.format(latest=_LATEST if latest else "NULL")
-        return [TrialRow(*row) for row in self._select(select, "t.", experiment_id, trial_ids, archived)]
+        return [StoredTrial(*row) for row in self._select(select, "t.", experiment_id, trial_ids, archived)]
 
-    def experiments(self, *, experiment_id: int | None = None, archived: bool = False) -> list[ExperimentRow]:
+    def experiments(self, *, experiment_id: int | None = None, archived: bool = False) -> list[StoredExperiment]:
         """Return experiments, newest first: all, or one. `archived` adds archived ones."""
-        return [ExperimentRow(*row) for row in self._select(_EXPERIMENTS, "e.", experiment_id, None, archived)]
+        return [StoredExperiment(*row) for row in self._select(_EXPERIMENTS, "e.", experiment_id, None, archived)]
 
     def checkpoints(self, experiment_id: int | None = None) -> list[tuple[int, str]]:
         """Return the trial and the files, as JSON text, of every checkpoint that is not deleted."""

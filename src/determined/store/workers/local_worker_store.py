@@ -12,7 +12,7 @@ from determined.store.open import open_store
 
 # For annotations only: a training script that imports the library should not pay for them.
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Decision, Trial
+    from determined.store.experiment_records import Trial, TrialDecision
     from determined.store.output_records import NewUpload, Output, Upload
     from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
@@ -89,7 +89,7 @@ class LocalWorkerStore:
     def requests(self, trial_id: int, after: int) -> list[Request]:
         return self._store.requests(trial_id, after)
 
-    def decision(self, trial_id: int, after: int) -> Decision:
+    def decision(self, trial_id: int, after: int) -> TrialDecision:
         return self._store.experiments.decision(trial_id, after)
 
     def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 # For annotations only: a training script that imports the library should not pay for them.
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Decision, Trial
+    from determined.store.experiment_records import Trial, TrialDecision
     from determined.store.output_records import NewUpload, Output, Upload
     from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
@@ -95,7 +95,7 @@ class WorkerStore(Protocol):
         """Return the requests to a trial with an id above `after`, in order. Reads only."""
         ...
 
-    def decision(self, trial_id: int, after: int) -> Decision:
+    def decision(self, trial_id: int, after: int) -> TrialDecision:
         """Return the runner's newest decision about a trial: its goal, and the requests with an id above `after`.
 
         One call for both, because every worker makes it once a second. Reads only.

@@ -33,7 +33,7 @@ class CheckpointFile(TypedDict):
     bytes: int
 
 
-class CheckpointRow(TypedDict):
+class ShownCheckpoint(TypedDict):
     """A checkpoint. `incomplete` names missing parts of its state, `pickled` the pickled ones; `used_by` its users."""
 
     id: str
@@ -56,11 +56,11 @@ class CheckpointRow(TypedDict):
     best: bool
 
 
-class CheckpointRows(TypedDict):
+class ShownCheckpoints(TypedDict):
     """Checkpoints, newest first."""
 
     version: str
-    rows: list[CheckpointRow]
+    rows: list[ShownCheckpoint]
 
 
 class Verified(TypedDict):
@@ -79,7 +79,7 @@ class Verified(TypedDict):
 
 
 @router.get("/api/experiments/{experiment_id}/checkpoints")
-def of_experiment(request: Request, experiment_id: Id) -> CheckpointRows:
+def of_experiment(request: Request, experiment_id: Id) -> ShownCheckpoints:
     """Return the checkpoints of all trials of an experiment."""
     seen = version(request)
     with reading(request) as store:
@@ -88,7 +88,7 @@ def of_experiment(request: Request, experiment_id: Id) -> CheckpointRows:
 
 
 @router.get("/api/trials/{trial_id}/checkpoints")
-def of_trial(request: Request, trial_id: Id) -> CheckpointRows:
+def of_trial(request: Request, trial_id: Id) -> ShownCheckpoints:
     """Return the checkpoints of a trial."""
     seen = version(request)
     with reading(request) as store:
@@ -130,13 +130,13 @@ def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -
     }
 
 
-def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[CheckpointRow]:
+def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> list[ShownCheckpoint]:
     """Return checkpoints as rows, with their users; the best checkpoint of each experiment is marked."""
     trial_ids = sorted({row.trial_id for row in checkpoints})
     uses = store.overview.checkpoint_uses(trial_ids)
     trials = {row.id: row for row in store.overview.trials(trial_ids=trial_ids, latest=False)}
     experiments = {number: store.experiments.get(number) for number in {row.experiment_id for row in trials.values()}}
-    rows: list[CheckpointRow] = []
+    rows: list[ShownCheckpoint] = []
     for row in checkpoints:
         trial = trials[row.trial_id]
         experiment = experiments[trial.experiment_id]

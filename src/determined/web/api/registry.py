@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from determined.store.substores.registry import Model
 from determined.web.answers import Route, representable
-from determined.web.api.checkpoints import CheckpointRow, checkpoint_rows
+from determined.web.api.checkpoints import ShownCheckpoint, checkpoint_rows
 from determined.web.api.shapes import Plain
 from determined.web.identifiers import Id
 from determined.web.state import reading, version
@@ -48,7 +48,7 @@ class ModelVersionRow(TypedDict):
     metadata: Plain
     created: float
     updated: float
-    checkpoint: CheckpointRow
+    checkpoint: ShownCheckpoint
 
 
 class ModelDetail(TypedDict):

@@ -14,7 +14,7 @@ from determined.config.stored import StoredConfig
 from determined.curves import exact_json, metric_keys
 from determined.experiment.creation.trial_alone import TrialAlone, trial_alone
 from determined.store.experiment_records import Experiment
-from determined.store.experiment_records import Trial as StoredTrial
+from determined.store.experiment_records import Trial as TrialRecord
 from determined.store.records import Attempt as StoredAttempt
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
@@ -156,7 +156,7 @@ def trial(request: Request, trial_id: Id) -> TrialDetail:
         }
 
 
-def _attempts(store: Store, trial: StoredTrial) -> list[Attempt]:
+def _attempts(store: Store, trial: TrialRecord) -> list[Attempt]:
     """Return the attempts of a trial, oldest first."""
     checkpoints = store.checkpoints(trial.id)
     last_steps = store.overview.last_steps(trial.id)
@@ -178,7 +178,7 @@ def _attempts(store: Store, trial: StoredTrial) -> list[Attempt]:
     ]
 
 
-def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[StoredCheckpoint]) -> str | None:
+def _origin(attempt: StoredAttempt, trial: TrialRecord, checkpoints: Sequence[StoredCheckpoint]) -> str | None:
     """Return the id of the checkpoint that an attempt started from, found by its step; None if there is none.
 
     An attempt without a checkpoint of its own trial starts from the checkpoint of another trial, if there is one.
@@ -189,7 +189,7 @@ def _origin(attempt: StoredAttempt, trial: StoredTrial, checkpoints: Sequence[St
     return None if attempt.start_step else trial.source_checkpoint_id
 
 
-def _why_ended(attempt: StoredAttempt, trial: StoredTrial, *, is_last: bool) -> str | None:
+def _why_ended(attempt: StoredAttempt, trial: TrialRecord, *, is_last: bool) -> str | None:
     """Return why an attempt ended, preferably the reason of its trial; None if it is running or was successful."""
     if is_last and trial.reason:
         return trial.reason

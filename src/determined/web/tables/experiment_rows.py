@@ -12,9 +12,7 @@ from determined.store import standalone_runs
 from determined.store.process import is_abandoned
 from determined.store.ranking import best_trials
 from determined.store.states import TRIAL_FAILED
-from determined.store.substores.overview import ExperimentRow as StoredExperiment
-from determined.store.substores.overview import Overview, RequestRow
-from determined.store.substores.overview import TrialRow as StoredTrial
+from determined.store.substores.overview import Overview, RequestRow, StoredExperiment, StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number
 from determined.web.tables.pending import Pending, pending_request, request_kind

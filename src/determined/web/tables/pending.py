@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from determined.store.states import EXPERIMENT_ENDED
-from determined.store.substores.overview import ExperimentRow, RequestRow, TrialRow
+from determined.store.substores.overview import RequestRow, StoredExperiment, StoredTrial
 
 Pending = Literal["pause", "activate", "cancel", "kill"]
 _REQUESTED: tuple[Pending, ...] = ("pause", "activate", "cancel", "kill")
 
 
-def pending_request(row: ExperimentRow, request: RequestRow) -> Pending | None:
+def pending_request(row: StoredExperiment, request: RequestRow) -> Pending | None:
     """Return the newest request to an experiment if its runner has not carried it out yet.
 
     A runner records a pause as handled when it begins to carry it out, but it is pending until the state changes. A
@@ -28,7 +28,7 @@ def pending_request(row: ExperimentRow, request: RequestRow) -> Pending | None:
 
 
 def pending_trials(
-    requests: Iterable[RequestRow], experiments: Mapping[int, ExperimentRow], trials: Iterable[TrialRow]
+    requests: Iterable[RequestRow], experiments: Mapping[int, StoredExperiment], trials: Iterable[StoredTrial]
 ) -> dict[int, Pending]:
     """Return the pending request of each trial, by trial id: its own, else that of its experiment."""
     own: dict[int, Pending] = {}

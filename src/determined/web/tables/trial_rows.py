@@ -17,9 +17,7 @@ from determined.curves import exact_json
 from determined.store import standalone_runs
 from determined.store.experiment_records import nodes_text
 from determined.store.states import trial_progress
-from determined.store.substores.overview import ExperimentRow as StoredExperiment
-from determined.store.substores.overview import Overview
-from determined.store.substores.overview import TrialRow as StoredTrial
+from determined.store.substores.overview import Overview, StoredExperiment, StoredTrial
 from determined.web.answers import number
 from determined.web.api.shapes import Number, Plain, Summary
 from determined.web.tables.pending import Pending, pending_trials, request_kind

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from determined.engines.ray.bridge.runner_connection import RunnerConnection
 from determined.engines.ray.connecting import first_line
-from determined.engines.ray.node.actor import Node
+from determined.engines.ray.node.actor import NodeActor
 
 _SECONDS_BETWEEN_TRIES = 0.5
 # How long to wait for the runner's answers to events, which take milliseconds. Further events wait as long.
@@ -27,7 +27,7 @@ _VARIABLES = {"RAY_kill_child_processes_on_worker_exit": "false"}
 
 
 class _Actor:
-    """An actor `Node` with its number, and the commands that were not sent to it yet."""
+    """A `NodeActor` with its number, and the commands that were not sent to it yet."""
 
     def __init__(self, number: int, handle: Any) -> None:
         self.number = number
@@ -99,7 +99,7 @@ class NodeActors:
         names = ("experiment", "setup", "data", "silence_seconds", "store_is_server")
         settings = {name: self._settings[name] for name in names} | {"node": node, **described}
         # Threads: one waits in `exchange` while the others accept commands.
-        remote = ray.remote(Node).options(
+        remote = ray.remote(NodeActor).options(
             num_cpus=0,
             max_concurrency=3,
             max_restarts=0,

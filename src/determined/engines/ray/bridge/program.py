@@ -1,6 +1,6 @@
 """The bridge: the child process of a runner that alone talks to Ray. It knows groups, nodes and messages, but no jobs.
 
-It creates placement groups, an actor `Node` on each node where a group was granted, and passes commands and events on
+It creates placement groups, a `NodeActor` on each node where a group was granted, and passes commands and events on
 between the runner (a socket, see `bridge_process.py`) and these actors. When the runner ends, the socket closes and
 this process exits; Ray then ends its actors, and with them all jobs, and returns its placement groups.
 """

@@ -1,4 +1,4 @@
-"""`Node`: the actor that runs the jobs of one experiment on one node, with a local engine.
+"""`NodeActor`: the actor that runs the jobs of one experiment on one node, with a local engine.
 
 Ray calls its methods from several threads. The engine belongs to one thread of the actor, which executes commands from
 a queue and appends what happens to a list. The bridge sends commands and fetches that list with one long-polled call
@@ -42,7 +42,7 @@ _MOST_AT_ONCE = 2000
 _MOST_CHARACTERS = 4 * 2**20
 
 
-class Node:
+class NodeActor:
     """The jobs of an experiment on one node. `settings` are plain data, see `NodeActors.open`."""
 
     def __init__(self, settings: dict[str, Any], code: bytes) -> None:
