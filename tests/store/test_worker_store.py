@@ -24,7 +24,16 @@ SOURCE = Path(determined.__file__).parent
 # Packages whose code runs in the processes of a trial.
 OF_WORKERS = ("core", "pytorch", "tensorboard", "sinks", "launch", "exec", "horovod", "trial.py")
 # The modules of `determined.store` that they may import: plain data, and the ways to a `WorkerStore`.
-PLAIN_DATA = {"experiment_records", "output_records", "process", "records", "rows", "states", "workers.unrecorded"}
+PLAIN_DATA = {
+    "experiment_records",
+    "heartbeats",
+    "output_records",
+    "process",
+    "records",
+    "rows",
+    "states",
+    "workers.unrecorded",
+}
 ACCESS = {
     "workers.local_worker_store": {"is_shared", "open_worker_store", "store_exists"},
     "open": {"checked_place", "patience"},

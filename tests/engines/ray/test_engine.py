@@ -384,15 +384,15 @@ def test_demand_is_announced_and_taken_back(fake: FakeBridge, monkeypatch: pytes
 def test_a_large_search_requests_few_groups(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(5000)
-    assert len(fake.heard("request")["request"]) == 4 + 16  # the cluster has four slots
+    assert len(fake.receive("request")["request"]) == 4 + 16  # the cluster has four slots
     assert engine.wants_more_slots
     nodes = [["a", "10.0.0.1", "first", 100], ["b", "10.0.0.2", "second", 100]]
-    fake.say({**CLUSTER, "cluster": nodes, "can_grow": True})
+    fake.send({**CLUSTER, "cluster": nodes, "can_grow": True})
     wait_until(lambda: engine.events(0.05) == [] and engine.slots == 200)
     engine.announce_demand(5000)
-    assert len(fake.heard("request")["request"]) == 400 - 20
+    assert len(fake.receive("request")["request"]) == 400 - 20
     engine.announce_demand(1)
-    assert len(fake.heard("request")["return"]) == 399
+    assert len(fake.receive("request")["return"]) == 399
 
 
 def test_nodes_come_and_go(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
