@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.experiment_records import Lease
 from determined.store.process import this_process
 from determined.store.rows import (
@@ -20,6 +21,7 @@ from determined.store.store import Store
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, rows_of
+from tests.store.experiments import begin_managed
 
 
 @pytest.fixture
@@ -54,6 +56,21 @@ def standalone_run(store: Store, metrics: dict[str, Any]) -> int:
     row = MetricRow(begun.trial_id, begun.number, 0, "validation", 5, json.dumps(metrics), 1_790_000_001.0)
     store.write([row, EndRow(begun.trial_id, begun.number, "completed", 1_790_000_090.0, 61.0)])
     return begun.experiment_id
+
+
+def test_durations_of_a_paused_search_and_of_a_trial_on_another_node(store: Store, other: int) -> None:
+    search = new_experiment(store, "mine")
+    lease = lead(store, search)
+    (trial,) = add_trials(store, lease, [{}])
+    begin_managed(store, lease, trial)  # its process is on another host
+    running, _ = det_json("e", "compare", f"{search},{other}")["contenders"]
+    assert running["seconds"] > 0
+    assert running["trial_seconds"] > 0
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(state="PAUSED")))
+    paused, _ = det_json("e", "compare", f"{search},{other}")["contenders"]
+    assert paused["seconds"] is None
+    results = {row[""]: row for row in rows_of(parts(det_ok("e", "compare", f"{search},{other}"))["Results"])}
+    assert results["Duration"][f"Experiment {search}"] == ""
 
 
 def parts(text: str) -> dict[str, str]:

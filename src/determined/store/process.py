@@ -40,10 +40,15 @@ def on_this_machine(process: Process) -> bool:
     return process.host == socket.gethostname()
 
 
+def may_be_running(process: Process) -> bool:
+    """Return whether a process is running. Processes on other machines cannot be checked: they are assumed to run."""
+    return is_running(process) or not on_this_machine(process)
+
+
 def has_runner(experiment: Experiment | StoredExperiment) -> bool:
     """Return whether the experiment's lease is held by a live process, or by one on another host."""
     process = experiment.runner
-    return process is not None and (is_running(process) or not on_this_machine(process))
+    return process is not None and may_be_running(process)
 
 
 def is_abandoned(experiment: Experiment | StoredExperiment) -> bool:

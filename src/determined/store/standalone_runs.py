@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import Experiment
-from determined.store.process import Process, is_running, on_this_machine
+from determined.store.process import Process, may_be_running
 from determined.store.states import (
     EXPERIMENT_ENDED,
     AttemptState,
@@ -42,7 +42,7 @@ def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState
     """
     if attempt != "running":
         return STATES_AFTER_THE_END[attempt]
-    return "ERROR" if on_this_machine(process) and not is_running(process) else "ACTIVE"
+    return "ACTIVE" if may_be_running(process) else "ERROR"
 
 
 class RunOfTrial(NamedTuple):

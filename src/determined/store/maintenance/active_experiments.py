@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from determined.store.databases.base import Database
-from determined.store.process import Process, is_running, on_this_machine
+from determined.store.process import Process, may_be_running
 
 
 def running_experiments(database: Database) -> dict[int, Process]:
@@ -21,6 +21,4 @@ def running_experiments(database: Database) -> dict[int, Process]:
     )
     # Runners later, so that they win: a runner is the process that a user has to stop.
     found = {experiment_id: Process(*process) for experiment_id, *process in [*runs, *runners]}
-    return {
-        id_: process for id_, process in sorted(found.items()) if not on_this_machine(process) or is_running(process)
-    }
+    return {id_: process for id_, process in sorted(found.items()) if may_be_running(process)}

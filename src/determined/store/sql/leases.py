@@ -13,7 +13,7 @@ from typing import NamedTuple
 from determined.errors import ExperimentHeld, LeaseLost, NotFoundException, StoreError
 from determined.store.databases.base import Database
 from determined.store.experiment_records import Holder, Lease
-from determined.store.process import Process, is_running, on_this_machine
+from determined.store.process import Process, may_be_running
 
 _SECONDS_BETWEEN_POLLS = 0.1  # a fraction of the heartbeat, so that a holder that is alive is noticed soon
 
@@ -96,7 +96,7 @@ def _may_be_taken(holder: Holder | None, process: Process) -> bool:
     """Return whether a lease can be taken without watching its heartbeat."""
     if holder is None or holder.process == process:
         return True
-    return on_this_machine(holder.process) and not is_running(holder.process)
+    return not may_be_running(holder.process)
 
 
 def _take(database: Database, experiment_id: int, process: Process, seen: _Row) -> Lease | None:

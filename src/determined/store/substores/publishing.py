@@ -73,4 +73,4 @@ def _is_gone(writer: Process) -> bool:
 
     Processes on other hosts cannot be checked, so this is False for them.
     """
-    return process.on_this_machine(writer) and not process.is_running(writer)
+    return not process.may_be_running(writer)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from determined.errors import StoreError
 from determined.store.databases.base import Database
 from determined.store.databases.migrate import version_of
-from determined.store.process import Process, is_running, on_this_machine
+from determined.store.process import Process, may_be_running
 from determined.web.connections import Connections, FileState
 
 _SECONDS_BETWEEN_LOOKS = 2.0  # between checks of processes, whose end changes no row
@@ -87,7 +87,7 @@ class Watch:
             self._running = _running(self._database)
         if changed or self._clock() - self._looked > _SECONDS_BETWEEN_LOOKS:
             self._looked = self._clock()
-            self._alive = sum(is_running(process) or not on_this_machine(process) for process in self._running)
+            self._alive = sum(map(may_be_running, self._running))
         return stamp
 
     def _close(self) -> None:

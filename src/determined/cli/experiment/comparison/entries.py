@@ -16,10 +16,12 @@ from determined.cli.experiment.comparison.metric_history import (
     names_to_try,
     reported_names,
 )
+from determined.cli.experiment.views.experiment_columns import lasted
 from determined.config.flattening import flat
 from determined.curves.read import Key, read_columns
 from determined.errors import DeterminedError
 from determined.experiment.searched_names import hyperparameters_of
+from determined.store.process import may_be_running
 from determined.store.ranking import best_trials
 
 if TYPE_CHECKING:
@@ -47,11 +49,9 @@ class ComparisonEntry:
         return _given(self.experiment)
 
     @property
-    def lasted(self) -> float:
-        """The seconds from the creation of the experiment to its end, or until now."""
-        return max(
-            0.0, (time.time() if self.experiment.ended is None else self.experiment.ended) - self.experiment.created
-        )
+    def lasted(self) -> float | None:
+        """The seconds from the creation of the experiment to its end, or until now; None while it is paused."""
+        return lasted(self.experiment)
 
 
 def comparison_entries(
@@ -148,8 +148,6 @@ def _seconds(store: Store, trial: Trial) -> float:
 
     An attempt that was killed has no recorded duration and counts as 0.
     """
-    from determined.store.process import is_running
-
     total = 0.0
     attempts = store.attempts(trial.id)
     if not attempts and trial.started is not None:  # the program does not use the library
@@ -157,7 +155,7 @@ def _seconds(store: Store, trial: Trial) -> float:
     for attempt in attempts:
         if attempt.seconds is not None:
             total += attempt.seconds
-        elif trial.ended is None and attempt.state == "running" and is_running(attempt.process):
+        elif trial.ended is None and attempt.state == "running" and may_be_running(attempt.process):
             # A clock that was set back must not give a negative time.
             total += max(0.0, time.time() - attempt.started)
     return total

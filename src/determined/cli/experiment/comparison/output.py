@@ -104,7 +104,7 @@ def _results(found: Sequence[ComparisonEntry]) -> list[Line]:
         ("Best at batch", [at(one) for one in found]),
         ("Batches", [None if one.trial is None else one.trial.steps_completed for one in found]),
         ("Started", [time_text(one.experiment.created) for one in found]),
-        ("Duration", [duration(one.lasted) for one in found]),
+        ("Duration", ["" if one.lasted is None else duration(one.lasted) for one in found]),
         ("Duration of the trial", ["" if one.trial is None else duration(one.seconds) for one in found]),
     ]
     return [(name, _differ(values), values) for name, values in lines]
