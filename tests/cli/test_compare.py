@@ -73,6 +73,17 @@ def test_durations_of_a_paused_search_and_of_a_trial_on_another_node(store: Stor
     assert results["Duration"][f"Experiment {search}"] == ""
 
 
+def test_values_that_differ_after_the_digits_that_a_table_shows(store: Store) -> None:
+    ids = []
+    for lr in (0.12345678, 0.12345679):
+        ids.append(new_experiment(store, "mine"))
+        lease = lead(store, ids[-1])
+        (trial,) = add_trials(store, lease, [{"lr": lr, "layers": 3 if len(ids) == 1 else 3.0}])
+        work(store, lease, trial, Steps(validation=[(4, {"loss": 0.5})]))
+    compared = det_json("e", "compare", *map(str, ids))["hyperparameters"]
+    assert {row["name"]: row["differs"] for row in compared} == {"lr": True, "layers": False}
+
+
 def parts(text: str) -> dict[str, str]:
     """Return the parts by their titles, without the lines between them."""
     return dict(part.split("\n", 1) for part in text.rstrip("\n").split("\n\n") if "\n" in part)

@@ -8,11 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
-from determined.config.effective import value_text
-from determined.config.flattening import flat
-from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidExperimentException, NotFoundException
 from determined.experiment.code.reading import Code, code_of, cut_note, known_hash_of, list_files
+from determined.experiment.side_by_side import lines_of, settings_of
 from determined.sentences import capitalized
 from determined.store.store import Store
 from determined.web.answers import Route, representable
@@ -23,7 +21,6 @@ from determined.web.tables.trial_rows import TrialRow, read_trials, trial_rows
 router = APIRouter(route_class=Route)
 
 _MOST_EXPERIMENTS_WITH_CODE = 20
-_BESIDE_THE_CONFIGURATION = ("name", "description", "labels", "hyperparameters")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -66,7 +63,10 @@ def compare(request: Request, trials: ComparedIds) -> Comparison:
             if trial_id not in rows:
                 raise NotFoundException.of("trial", trial_id)
         chosen = [rows[trial_id] for trial_id in wanted]
-        configs = {number: _settings(store, number) for number in {row["experiment"] for row in chosen}}
+        configs = {
+            number: representable(settings_of(store.experiments.get(number).config))
+            for number in {row["experiment"] for row in chosen}
+        }
         code, notes = _code(store, [row["experiment"] for row in chosen])
         compared_code, cut = _compared_code(code, [row["experiment"] for row in chosen])
     return {
@@ -79,20 +79,10 @@ def compare(request: Request, trials: ComparedIds) -> Comparison:
     }
 
 
-def _settings(store: Store, experiment_id: int) -> dict[str, Any]:
-    """Return the configuration of an experiment, flat, without the fields that are compared separately."""
-    config = representable(mask_secrets(store.experiments.get(experiment_id).config))
-    return flat({name: value for name, value in config.items() if name not in _BESIDE_THE_CONFIGURATION})
-
-
 def _compared(columns: Sequence[Mapping[str, Any]]) -> list[ComparedValue]:
-    """Return one row for each name in any of the columns."""
-    names = sorted({name for column in columns for name in column})
-    rows: list[ComparedValue] = []
-    for name in names:
-        texts = {value_text(column[name]) if name in column else None for column in columns}
-        rows.append({"name": name, "values": [column.get(name) for column in columns], "differs": len(texts) > 1})
-    return rows
+    """Return one row for each name in any of the columns, sorted by name."""
+    lines = sorted(lines_of(columns), key=lambda line: line.name)
+    return [{"name": line.name, "values": line.values, "differs": line.differs} for line in lines]
 
 
 def _code(store: Store, experiment_ids: Sequence[int]) -> tuple[dict[int, Code], list[str]]:

@@ -18,17 +18,17 @@ from determined.cli.experiment.comparison.metric_history import (
 )
 from determined.cli.experiment.views.experiment_columns import lasted
 from determined.config.flattening import flat
+from determined.config.secrets.masking import mask_secrets
 from determined.curves.read import Key, read_columns
 from determined.errors import DeterminedError
 from determined.experiment.searched_names import hyperparameters_of
+from determined.experiment.side_by_side import settings_of
 from determined.store.process import may_be_running
 from determined.store.ranking import best_trials
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.store import Store
-
-_COMPARED_SEPARATELY = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
 
 def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]:
     """Return the flat configuration; of the hyperparameters, only those that any of the experiments searched."""
-    from determined.config.secrets.masking import mask_secrets
-
-    config = mask_secrets(experiment.config)
-    shown = {name: value for name, value in config.items() if name not in _COMPARED_SEPARATELY}
-    spaces = {f"hyperparameters.{one.name}": one.written for one in hyperparameters_of(config) if one.name in searched}
-    return {**flat(shown), **spaces}
+    spaces = {
+        f"hyperparameters.{one.name}": one.written
+        for one in hyperparameters_of(mask_secrets(experiment.config))
+        if one.name in searched
+    }
+    return {**settings_of(experiment.config), **spaces}
 
 
 def _given(experiment: Experiment) -> frozenset[str]:

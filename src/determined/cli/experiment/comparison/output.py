@@ -7,14 +7,11 @@ from typing import Any
 
 from determined.cli.display.output import iso_time
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import Column, Row, cell, number, table
+from determined.cli.display.table import Column, Row, number, table
 from determined.cli.display.times import duration, time_text
 from determined.cli.experiment.comparison.curves import charts
 from determined.cli.experiment.comparison.entries import ComparisonEntry
-
-_ABSENT = object()
-
-Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the values of all entries
+from determined.experiment.side_by_side import Line, differ, lines_of
 
 
 def comparison_text(found: Sequence[ComparisonEntry]) -> str:
@@ -26,7 +23,7 @@ def comparison_text(found: Sequence[ComparisonEntry]) -> str:
     hparams = _hparams(found)
     if hparams:
         parts.append("Hyperparameters\n" + table(marked, [_marked(line) for line in hparams]))
-    config = [line for line in _config(found) if _is_set(line[0], found)]
+    config = [line for line in _config(found) if _is_set(line.name, found)]
     if config:
         columns = [Column("Configuration", long=True, rank=0), *titles]
         parts.append(
@@ -107,17 +104,17 @@ def _results(found: Sequence[ComparisonEntry]) -> list[Line]:
         ("Duration", ["" if one.lasted is None else duration(one.lasted) for one in found]),
         ("Duration of the trial", ["" if one.trial is None else duration(one.seconds) for one in found]),
     ]
-    return [(name, _differ(values), values) for name, values in lines]
+    return [Line(name, differ(values), values) for name, values in lines]
 
 
 def _hparams(found: Sequence[ComparisonEntry]) -> list[Line]:
     """Return the lines of the hyperparameters."""
-    return _lines([one.hparams for one in found])
+    return lines_of([one.hparams for one in found])
 
 
 def _config(found: Sequence[ComparisonEntry]) -> list[Line]:
     """Return the lines of the configuration that differ."""
-    return [line for line in _lines([one.config for one in found]) if line[1]]
+    return [line for line in lines_of([one.config for one in found]) if line.differs]
 
 
 def _is_set(name: str, found: Sequence[ComparisonEntry]) -> bool:
@@ -135,24 +132,8 @@ def _is_set(name: str, found: Sequence[ComparisonEntry]) -> bool:
     )
 
 
-def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:
-    """Return a line for every name that any of the dicts has; missing values are empty."""
-    lines = []
-    for name in dict.fromkeys(name for one in settings for name in one):
-        values = [one.get(name, _ABSENT) for one in settings]
-        lines.append((name, _differ(values), [None if value is _ABSENT else value for value in values]))
-    return lines
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    """Return whether values differ as shown: 1 and 1.0 are equal, 1 and true are not, NaN equals NaN."""
-    # Compared as text, because that is what the user sees.
-    return len({"" if value is _ABSENT else f"{isinstance(value, bool)} {cell(value)!r}" for value in values}) > 1
-
-
 def _marked(line: Line) -> Row:
-    name, differs, values = line
-    return ["*" if differs else "", name, *values]
+    return ["*" if line.differs else "", line.name, *line.values]
 
 
 def _winner(found: Sequence[ComparisonEntry]) -> ComparisonEntry | None:
