@@ -9,8 +9,8 @@ from pathlib import Path
 
 STATIC = Path(__file__).parent / "web" / "static"
 HOW_TO_BUILD = (
-    "The page is not built. An installed package contains it; in a clone of the repository, with Node.js: "
-    "cd page && npm ci && npm run build"
+    "The page is not built. An installed package contains it; in a clone of the repository run make page, or with "
+    "Node.js: cd page && npm ci && npm run build"
 )
 
 

@@ -112,7 +112,7 @@ class StoreError(DeterminedError):
     """The store cannot be used; the message names it and the reason."""
 
 
-class TrialAtWork(StoreError):
+class TrialRunning(StoreError):
     """Another process is running this trial of a standalone run."""
 
     def __init__(self, trial_id: int, message: str) -> None:

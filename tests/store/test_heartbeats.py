@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from determined.errors import CheckpointInUse, TrialAtWork
+from determined.errors import CheckpointInUse, TrialRunning
 from determined.store import heartbeats
 from determined.store.rows import BegunAttempt, HeartbeatRow
 from determined.store.store import Store
@@ -33,7 +33,9 @@ def test_its_newest_checkpoint_stays(store: Store) -> None:
 def test_no_second_process_continues_it(store: Store) -> None:
     attempt = store.begin_attempt(start(**NAMES))
     beat(store, attempt, 60)
-    with pytest.raises(TrialAtWork, match=f"trial {attempt.trial_id}, .* is running in process 1 on {GONE.host}") as at:
+    with pytest.raises(
+        TrialRunning, match=f"trial {attempt.trial_id}, .* is running in process 1 on {GONE.host}"
+    ) as at:
         store.begin_attempt(start(**NAMES))
     assert at.value.trial_id == attempt.trial_id
     beat(store, attempt, 600)
@@ -59,5 +61,5 @@ def test_a_clock_that_is_behind_does_not_prolong_the_watching(store: Store, monk
     attempt = begin(store)
     beat(store, attempt, -86_400)
     monkeypatch.setattr(heartbeats, "_SECONDS_ALIVE", 0.5)
-    assert heartbeats.is_at_work(store.attempts(attempt.trial_id)[-1])
-    assert not heartbeats.is_at_work_after_watching(lambda: store.attempts(attempt.trial_id)[-1])
+    assert heartbeats.is_active(store.attempts(attempt.trial_id)[-1])
+    assert not heartbeats.is_active_after_watching(lambda: store.attempts(attempt.trial_id)[-1])

@@ -24,7 +24,7 @@ from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.files import experiment_dir
 from determined.names import is_name
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.heartbeats import is_at_work
+from determined.store.heartbeats import is_active
 from determined.store.process import this_process
 from determined.store.records import StoredCheckpoint
 from determined.store.standalone_runs import is_finished_or_interrupted
@@ -90,7 +90,7 @@ def _refuse_running(store: Store, experiment_id: int) -> None:
     """Raise InvalidExperimentException if a process of a standalone run is still running."""
     for trial in store.experiments.trials(experiment_id):
         newest = store.attempts(trial.id)[-1]
-        if is_at_work(newest):
+        if is_active(newest):
             process = newest.process
             raise InvalidExperimentException(
                 f"experiment {experiment_id} is running (process {process.pid} on {process.host}): its TensorBoard "

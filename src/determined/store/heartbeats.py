@@ -33,13 +33,13 @@ def is_alive(process: Process, heartbeat: float | None) -> bool:
     return heartbeat is not None and time.time() - heartbeat < _SECONDS_ALIVE
 
 
-def is_at_work(attempt: Attempt) -> bool:
+def is_active(attempt: Attempt) -> bool:
     """Return whether an attempt of a standalone run has not ended and its process is running."""
     return attempt.state == "running" and is_alive(attempt.process, attempt.heartbeat)
 
 
-def is_at_work_after_watching(newest: Callable[[], Attempt]) -> bool:
-    """Return whether the newest attempt of a run is really at work; unlike `is_at_work`, wait if that is in doubt.
+def is_active_after_watching(newest: Callable[[], Attempt]) -> bool:
+    """Return whether the newest attempt of a run is really active; unlike `is_active`, wait if that is in doubt.
 
     A process on another machine that has just been lost looks alive: it is watched until its heartbeat advances, or is
     too old.
@@ -48,7 +48,7 @@ def is_at_work_after_watching(newest: Callable[[], Attempt]) -> bool:
     attempt = first
     # By the monotonic clock: on a machine whose clock is a day behind, the last heartbeat would be recent for a day.
     deadline = time.monotonic() + _SECONDS_ALIVE
-    while is_at_work(attempt) and time.monotonic() < deadline:
+    while is_active(attempt) and time.monotonic() < deadline:
         if on_this_machine(attempt.process) or (attempt.number, attempt.heartbeat) != (first.number, first.heartbeat):
             return True
         if attempt is first:

@@ -46,7 +46,7 @@ def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState
 
 
 class RunOfTrial(NamedTuple):
-    """What is recorded of a trial of a standalone experiment, in its row and in its newest attempt."""
+    """The record of a trial of a standalone experiment, from its row and its newest attempt."""
 
     progress: float | None
     reason: str | None

@@ -105,14 +105,14 @@ def render(view: View, height: int) -> Group:
 
 def _footer(view: View) -> str:
     """Return a line that says what Ctrl-C does now, or an empty one if it does nothing more."""
-    at_work = sum(trial.state in WITH_PROCESSES for trial in view.trials)
+    running = sum(trial.state in WITH_PROCESSES for trial in view.trials)
     if view.state == "ACTIVE":
-        return "Ctrl-C pauses: everything is saved first" if at_work else "Ctrl-C pauses the experiment"
+        return "Ctrl-C pauses: everything is saved first" if running else "Ctrl-C pauses the experiment"
     if view.state != "PAUSING":
         return ""
-    if not at_work:
+    if not running:
         return "Pausing …"
-    return f"Pausing: saving {counted(at_work, 'trial')} … (Ctrl-C again: stop without saving)"
+    return f"Pausing: saving {counted(running, 'trial')} … (Ctrl-C again: stop without saving)"
 
 
 def _bar(progress: float) -> Table:
@@ -163,7 +163,7 @@ def _rungs(view: View) -> list[Text]:
 
 
 def _running_trials_text(rung: RungView) -> str:
-    return f" ({rung.at_work} on the way)" if rung.at_work else ""
+    return f" ({rung.running} on the way)" if rung.running else ""
 
 
 def _trials(view: View, rows: int) -> Table:

@@ -8,8 +8,8 @@ import time
 from typing import Any, NamedTuple
 
 from determined.core.supervision.managed import Managed
-from determined.errors import StoreError, TrialAtWork
-from determined.store.heartbeats import is_at_work_after_watching
+from determined.errors import StoreError, TrialRunning
+from determined.store.heartbeats import is_active_after_watching
 from determined.store.process import Process, on_this_machine
 from determined.store.rows import AttemptStart, BegunAttempt, NewRun
 from determined.store.workers.local_worker_store import is_shared, store_exists
@@ -92,9 +92,9 @@ class Attempts:
         start = self._next_start(previous)
         try:
             return self._store.begin_attempt(start), True
-        except TrialAtWork as error:
+        except TrialRunning as error:
             trial_id = error.trial_id
-            if is_at_work_after_watching(lambda: self._store.attempts(trial_id)[-1]):
+            if is_active_after_watching(lambda: self._store.attempts(trial_id)[-1]):
                 raise
             return self._store.begin_attempt(start), True
 

@@ -11,7 +11,7 @@ from typing import Any
 from determined.core.supervision.attempts import Attempts, RecordedRun
 from determined.core.supervision.reports import CheckpointRecord
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
-from determined.store.heartbeats import is_at_work_after_watching
+from determined.store.heartbeats import is_active_after_watching
 from determined.store.process import this_process
 from determined.store.records import Attempt, StoredCheckpoint, is_to_be_removed
 from determined.store.rows import BegunAttempt, CheckpointRow, PublishingRow
@@ -116,7 +116,7 @@ class CheckpointRecords:
         for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
             # A run that is still running is not the last one: nothing has to resume it. But a second `fit` in this
             # process resumes from the first.
-            if self._newest_attempt(trial_id).process == this_process() or not is_at_work_after_watching(
+            if self._newest_attempt(trial_id).process == this_process() or not is_active_after_watching(
                 partial(self._newest_attempt, trial_id)
             ):
                 return [checkpoint.checkpoint_id for checkpoint in known if checkpoint.trial_id == trial_id]

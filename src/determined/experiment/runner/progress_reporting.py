@@ -164,7 +164,7 @@ def _rungs(trials: Iterable[LiveTrial]) -> list[RungView]:
     views = []
     for bracket, rung in times:
         own = [trial for trial in known if trial.spec.bracket == bracket]
-        at_work = sum(trial.process is not None and trial.goal == rung for trial in own)
+        running = sum(trial.process is not None and trial.goal == rung for trial in own)
         reached = sum(trial.reached >= rung for trial in own)
-        views.append(RungView(bracket, rung, reached, at_work))
+        views.append(RungView(bracket, rung, reached, running))
     return views

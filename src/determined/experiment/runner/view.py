@@ -37,7 +37,7 @@ class RungView:
     bracket: int
     time: float
     reached: int
-    at_work: int
+    running: int
 
 
 @dataclass(frozen=True)

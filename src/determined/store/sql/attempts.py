@@ -6,7 +6,7 @@ import json
 
 from determined.errors import NotFoundException, StoreError
 from determined.store.databases.base import Database
-from determined.store.heartbeats import is_at_work
+from determined.store.heartbeats import is_active
 from determined.store.rows import AttemptStart, BegunAttempt
 from determined.store.sql import columns
 from determined.store.sql.columns import optional_text, text
@@ -132,7 +132,7 @@ def _is_running(database: Database, trial_id: int) -> bool:
     found = database.execute(
         f"SELECT {columns.ATTEMPT} FROM attempts a WHERE a.trial_id = ? ORDER BY a.number DESC LIMIT 1", [trial_id]
     )
-    return is_at_work(columns.attempt(found[0]))
+    return is_active(columns.attempt(found[0]))
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from determined.config.stored import StoredConfig
-from determined.errors import TrialAtWork
+from determined.errors import TrialRunning
 from determined.store.databases.base import Database
-from determined.store.heartbeats import is_at_work
+from determined.store.heartbeats import is_active
 from determined.store.process import this_user
 from determined.store.rows import AttemptStart, ComparedMetricRow, NewRun
 from determined.store.sql import columns
@@ -18,7 +18,7 @@ from determined.store.sql.columns import optional_text, text
 def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     """Return the trial that the program gave this name before, or None.
 
-    Raise `TrialAtWork` while another process is running it.
+    Raise `TrialRunning` while another process is running it.
     """
     run = start.run
     # A run that already works on a trial continues that one.
@@ -32,8 +32,8 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     if not found:
         return None
     newest = columns.attempt(found[0])
-    if is_at_work(newest):
-        raise TrialAtWork(
+    if is_active(newest):
+        raise TrialRunning(
             newest.trial_id,
             f"trial {newest.trial_id}, which is {run.external_trial!r} of {run.external_experiment!r}, is running in "
             f"process {newest.process.pid} on {newest.process.host}: only one process at a time can continue it",

@@ -67,7 +67,7 @@ class StoredTrial(NamedTuple):
 
     @property
     def standalone_run(self) -> RunOfTrial:
-        """What the status of a trial of a standalone experiment follows from."""
+        """The values from which the status of a trial of a standalone experiment follows."""
         process = Process(self.host or "", self.pid or 0, self.process_started or "")
         return RunOfTrial(self.progress, self.reason, self.attempt_id, self.attempt_state, self.attempt_ended, process)
 

@@ -185,7 +185,7 @@ class Statistics:
                 told, computed = time.monotonic(), 0
             if not chosen:
                 return
-            # Whatever fails, the thread goes on: the page asks again for what is missing, when the store has changed.
+            # After any error the thread continues: the page requests missing statistics again when the store changes.
             try:
                 with self._connections.reading() as store:
                     reader = CurveReader(store, self._cache)
