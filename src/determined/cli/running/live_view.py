@@ -23,10 +23,10 @@ from determined.config.metric_values import is_finite
 from determined.ranking import ranked
 from determined.sentences import counted
 from determined.store.experiment_records import nodes_text
+from determined.store.states import WITH_PROCESSES
 
 if TYPE_CHECKING:
-    from determined.store.states import WITH_PROCESSES
-from determined.experiment.runner.view import RungView, TrialView, View
+    from determined.experiment.runner.view import RungView, TrialView, View
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Even in a lower terminal, since a view without any trial is useless.
