@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined import info as cluster_info
 from determined import paths
@@ -113,25 +113,10 @@ def open_run(
     if detached is None:
         end_earlier_runs()
 
-    storages: list[CheckpointStorage] = []
-    sinks: list[Sink] = []
-
-    def check() -> RunFacts | None:
-        """Check storage, store and sinks on the chief before anything is recorded; other ranks open the storage."""
-        storage = _storage(checkpoint_storage, described)
-        storages.append(storage)
-        if distributed.rank != 0:
-            return None
-        # Refuses a storage that cannot be written now, and not at the first checkpoint after hours of training.
-        storage.probe()
-        checked_place()
-        config = exp_conf if exp_conf is not None or described is None else described.trial._config
-        sinks.extend(chosen_sinks(StoredConfig(config).sinks, os.environ))
-        return RunFacts.fresh()
-
-    # Ranks that did not fail get an error as well, instead of waiting for the chief in the next collective.
-    facts = in_step(distributed.allgather, distributed.rank, check, doing="opening the run")[0]
-    assert facts is not None
+    config = exp_conf if exp_conf is not None or described is None else described.trial._config
+    facts, storage, sinks = _checked_services(
+        distributed, lambda: _storage(checkpoint_storage, described), StoredConfig(config)
+    )
     run_dir = paths.local_run_dir(facts.run_dir)
     info = described or standalone_info(facts, distributed, hparams, exp_conf, trial_seed)
     member = Member(facts.run_key, facts.process, distributed.rank, distributed.size)
@@ -141,7 +126,7 @@ def open_run(
         hparams=info.trial.hparams if hparams is None else hparams,
         passed_hparams=hparams,
         config=info.trial._config if exp_conf is None else exp_conf,
-        storage=storages[0].name,
+        storage=storage.name,
         # Only the chief is woken by the runner, so the other ranks open no socket.
         managed=managed_trial(described, is_chief=member.is_chief),
         sinks=sinks,
@@ -153,7 +138,7 @@ def open_run(
     )
     checkpoint = CheckpointContext(
         distributed,
-        storages[0],
+        storage,
         supervisor.checkpoints,
         _retention(checkpoint_storage, described, info),
         run_dir / CODE,
@@ -175,7 +160,7 @@ def open_run(
             info=info,
             supervisor=supervisor,
             tensorboard=tensorboard,
-            storage=storages[0],
+            storage=storage,
             # The runner of a search stores the output of its trials.
             copies_output=described is None and copies_output,
         )
@@ -183,6 +168,39 @@ def open_run(
     if detached is None:  # core_v2 ends a detached run itself
         context._left_open = UnclosedRun(context._end_at_exit, context._end_for_another)
     return context
+
+
+class _Services(NamedTuple):
+    """What a run writes to; the sinks are those of the chief. `facts` are the same on all ranks."""
+
+    facts: RunFacts
+    storage: CheckpointStorage
+    sinks: list[Sink]
+
+
+def _checked_services(
+    distributed: DistributedContext, open_storage: Callable[[], CheckpointStorage], config: StoredConfig
+) -> _Services:
+    """Open the storage on all ranks, and check storage, store and sinks on the chief before anything is recorded."""
+    storages: list[CheckpointStorage] = []
+    sinks: list[Sink] = []
+
+    def check() -> RunFacts | None:
+        """Return the facts of the run on the chief."""
+        storage = open_storage()
+        storages.append(storage)
+        if distributed.rank != 0:
+            return None
+        # Refuses a storage that cannot be written now, and not at the first checkpoint after hours of training.
+        storage.probe()
+        checked_place()
+        sinks.extend(chosen_sinks(config.sinks, os.environ))
+        return RunFacts.fresh()
+
+    # Ranks that did not fail get an error as well, instead of waiting for the chief in the next collective.
+    facts = in_step(distributed.allgather, distributed.rank, check, doing="opening the run")[0]
+    assert facts is not None
+    return _Services(facts, storages[0], sinks)
 
 
 def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
