@@ -24,8 +24,8 @@ from determined.web.api import (
     failures,
     logs,
     metrics,
+    models,
     queue,
-    registry,
     trials,
 )
 from determined.web.errors import handle_errors
@@ -48,7 +48,7 @@ ROUTERS = (
     decisions.router,
     failures.router,
     queue.router,
-    registry.router,
+    models.router,
     actions.router,
     export.router,
 )
