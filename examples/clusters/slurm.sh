@@ -55,8 +55,6 @@ own_address() {
 export RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
 RAY_AUTH_TOKEN=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export RAY_AUTH_TOKEN
-# GPUs of a node, if Slurm has assigned some, are found by Ray itself.
-cpus=${SLURM_CPUS_ON_NODE:-1}
 # Jobs that share a node need different ports.
 port=$((20000 + SLURM_JOB_ID % 10000))
 temporary=$(mktemp -d "/tmp/ray-$SLURM_JOB_ID-XXXX")
@@ -64,14 +62,16 @@ trap stop_ray EXIT
 
 # This script runs on the first node, where Ray's head and the runner of the experiment belong.
 address=$(own_address)
-ray start --head --block --node-ip-address="$address" --port=$port --num-cpus="$cpus" --include-dashboard=false \
-    --temp-dir="$temporary" > "ray-$SLURM_JOB_ID.log" 2>&1 &
+ray start --head --block --node-ip-address="$address" --port=$port \
+    --num-cpus="${SLURM_CPUS_ON_NODE:-1}" --include-dashboard=false --temp-dir="$temporary" > "ray-$SLURM_JOB_ID.log" 2>&1 &
 if [ "$SLURM_NNODES" -gt 1 ]; then
-    # The other nodes use the same temporary directory as the head, and delete it when Ray ends there.
-    srun --overlap --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$SLURMD_NODENAME" \
+    # Nodes may differ in CPUs, and each says how many it has in this job; GPUs are found by Ray itself. Without
+    # --cpu-bind=none, Slurm may bind Ray and all trials of a node to the CPU of one task. The other nodes use the same
+    # temporary directory as the head, and delete it when Ray ends there.
+    srun --overlap --cpu-bind=none --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$SLURMD_NODENAME" \
         bash -c 'trap "kill \$! 2>/dev/null; wait; rm -rf \"$1\"; exit" TERM
-            ray start --address="$2" --block --num-cpus="$3" & wait; rm -rf "$1"' \
-        ray "$temporary" "$address:$port" "$cpus" >> "ray-$SLURM_JOB_ID.log" 2>&1 &
+            ray start --address="$2" --block --num-cpus="${SLURM_CPUS_ON_NODE:-1}" & wait; rm -rf "$1"' \
+        ray "$temporary" "$address:$port" >> "ray-$SLURM_JOB_ID.log" 2>&1 &
 fi
 until det cluster --engine "ray:$address:$port" --json 2>/dev/null | grep -c '"address"' | grep -qx "$SLURM_NNODES"; do
     [ $time_is_up = no ] || queue_again
@@ -81,6 +81,7 @@ until det cluster --engine "ray:$address:$port" --json 2>/dev/null | grep -c '"a
     fi
     sleep 2
 done
+det cluster --engine "ray:$address:$port"
 
 if [ ! -s "$id_file" ]; then
     created=$(det experiment create "$config" "$model" --paused --json --engine ray)

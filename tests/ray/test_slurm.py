@@ -4,6 +4,7 @@ job.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from determined.store.open import open_store
@@ -65,7 +67,7 @@ AuthType=auth/munge
 AuthInfo=socket={home}/munge.socket
 CredType=cred/munge
 ProctrackType=proctrack/pgid
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 SwitchType=switch/none
 MpiDefault=none
 ReturnToService=2
@@ -82,7 +84,7 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 KillWait=30
 MinJobAge=300
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=2 RealMemory=1000
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMemory=1000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 RealMemory=1000
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
@@ -164,6 +166,29 @@ def ask(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
+def reports(place: Path) -> int:
+    """Return the number of reports of the first trial."""
+    with closing(open_store(str(place))) as store:
+        return len(store.metrics(1))
+
+
+def cpus_of_tasks(job: str) -> set[int]:
+    """Return how many CPUs each process may use that `srun` has started for a job."""
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            variables = process.environ()
+            if (variables.get("SLURM_JOB_ID"), variables.get("SLURM_STEP_ID")) == (job, "0"):
+                found.add(len(process.cpu_affinity()))
+    return found
+
+
+def seconds_since_start(job: str) -> int:
+    """Return the seconds for which a job has been running."""
+    fields = ask("squeue", "--noheader", "--job", job, "--format=%M").split(":")
+    return sum(int(field) * 60**power for power, field in enumerate(reversed(fields)))
+
+
 def idle_nodes() -> int:
     found = [line.split() for line in ask("sinfo", "--noheader", "--format=%T %D").splitlines()]
     return sum(int(count) for state, count in found if state == "idle")
@@ -176,7 +201,6 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 60.0
         time.sleep(0.5)
 
 
-@pytest.mark.thorough
 def test_an_experiment_is_continued_in_the_job_that_is_queued_again(
     slurm: None, tmp_path: Path, data_home: Path
 ) -> None:
@@ -185,9 +209,17 @@ def test_an_experiment_is_continued_in_the_job_that_is_queued_again(
     (model / "train.py").write_text(TRAIN)
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG.format(steps=STEPS, storage=tmp_path / "storage"))
-    # Slurm counts time limits in minutes.
     submitted = subprocess.run(
-        ["sbatch", "--parsable", "--time=3", "--signal=B:TERM@60", str(SCRIPT), str(config), str(model)],
+        [
+            "sbatch",
+            "--parsable",
+            "--exclusive",
+            "--time=30",
+            "--signal=B:TERM@180",
+            str(SCRIPT),
+            str(config),
+            str(model),
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -200,17 +232,34 @@ def test_an_experiment_is_continued_in_the_job_that_is_queued_again(
         return ask("squeue", "--noheader", "--job", job, "--format=%T")
 
     def has_ended() -> bool:
-        if state() == "PENDING":
-            # Slurm lets a job wait for two minutes before it starts it again.
-            ask("scontrol", "update", f"JobId={job}", "StartTime=now")
         return state() in ("", "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
-    wait_until(has_ended, "the job has ended", seconds=1500.0)
+    def is_queued_again() -> bool:
+        assert not has_ended(), log.read_text()
+        return state() == "PENDING"
+
+    def has_reported() -> bool:
+        assert not has_ended(), log.read_text()
+        return bool(place.exists() and reports(place))
+
+    place = data_home / "determined" / "store.sqlite"
+    wait_until(has_reported, "the trial has reported", seconds=300.0)
+    output = log.read_text()
+    assert sorted(re.findall(r"^\W*\S+\W+[\d.]+\W+(\d)\b", output, re.MULTILINE)) == ["1", "2"], output
+    # Of Ray's processes on the second node, which Slurm starts as a task.
+    assert cpus_of_tasks(job) == {2}
+    # Slurm looks at time limits, in minutes, every 30 seconds: the signal comes with the next look.
+    minutes = (seconds_since_start(job) + 59) // 60 + 2
+    ask("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
+    wait_until(is_queued_again, "the job is queued again", seconds=300.0)
+    # Slurm lets it wait for two minutes otherwise.
+    ask("scontrol", "update", f"JobId={job}", "TimeLimit=30", "StartTime=now")
+    wait_until(has_ended, "the job has ended", seconds=300.0)
     output = log.read_text()
     assert "the job is queued again" in output, output
     assert re.search(r"Restarts=[1-9]", ask("scontrol", "show", "job", job)), output
     assert "trial 1 resumed" in output, output
-    with closing(open_store(str(data_home / "determined" / "store.sqlite"))) as store:
+    with closing(open_store(str(place))) as store:
         experiment = store.experiments.get(1)
         (trial,) = store.experiments.trials(experiment.id)
         assert (experiment.state, trial.state) == ("COMPLETED", "COMPLETED"), output
