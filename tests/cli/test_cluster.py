@@ -52,6 +52,19 @@ def test_without_the_extra_it_is_named() -> None:
     assert 'pip install "determined-pytorch[ray]"' in result.stderr
 
 
+@needs_no_ray
+def test_nothing_is_created_without_the_extra(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("entrypoint: python3 train.py\nsearcher: {name: single, metric: loss, max_length: 1}\n")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text("")
+    result = det("experiment", "create", str(config), str(model), "--engine", "ray")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert 'pip install "determined-pytorch[ray]"' in result.stderr
+    assert det_json("experiment", "list", "--all") == []
+
+
 def test_the_engine_of_a_configuration_is_checked(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
