@@ -101,7 +101,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     old_trials = [process for process in old_processes if process.pid in attempt_pids(search)]
     assert len(old_trials) == 2
     os.kill(old.pid, signal.SIGSTOP)
-    new = search.start(experiment)
+    new = search.start(experiment, "--share")  # the stopped process still has its slots reserved
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
     # They notice that another process has taken over.
