@@ -12,7 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from determined.errors import DeterminedError
 from determined.web.checked_request import MOST_BODY_BYTES, MOST_LOGIN_BYTES
+from determined.web.guard import allowed_hosts
 from determined.web.sessions import Sessions
 from tests.web.site import ORIGIN, PORT, Site
 
@@ -96,6 +98,15 @@ def test_every_route_refuses_foreign_names_and_sites(site: Site) -> None:
                 {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
             ):
                 refused(asked(site, method, path, {**credentials, **headers}), 403)
+
+
+def test_a_name_that_no_request_can_have_is_refused_at_the_start() -> None:
+    for name in ("http://box", "box:80", "box/", "user@box", "", " ", "b\u00fccher.example"):
+        with pytest.raises(DeterminedError, match="--allow-host takes a host name or an address, such as gpu-box"):
+            allowed_hosts("127.0.0.1", ["good", name])
+    assert {"box.example", "gpu_box", "10.0.0.7", "fe80::1"} <= allowed_hosts(
+        "127.0.0.1", ["Box.example.", "gpu_box", "10.0.0.7", "[fe80::1]"]
+    )
 
 
 def test_own_names_are_answered_on_any_port(site: Site) -> None:

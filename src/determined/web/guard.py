@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ipaddress
 import json
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from determined.errors import DeterminedError
 from determined.web.asgi import App, Receive, Scope, Send, replayed, send_json, with_headers
 from determined.web.checked_request import CheckedRequest, Refused
 from determined.web.sessions import Sessions
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -107,8 +111,24 @@ class Guard:
 
 
 def allowed_hosts(host: str, more: Iterable[str]) -> frozenset[str]:
-    """Return the names under which the server answers: loopback, the address it listens on, and given ones."""
-    return frozenset(name.lower().strip("[]") for name in (*_LOOPBACK, host, *more))
+    """Return the names under which the server answers: loopback, the address it listens on, and given ones.
+
+    Raise DeterminedError for a given name that no request could have.
+    """
+    return frozenset(name.lower().strip("[]").rstrip(".") for name in (*_LOOPBACK, host, *map(_host_name, more)))
+
+
+def _host_name(name: str) -> str:
+    """Return a host name or an address as it was given; raise DeterminedError if it is neither."""
+    try:
+        is_address = bool(ipaddress.ip_address(name.strip("[]")))
+    except ValueError:
+        is_address = False
+    if not is_address and not _HOST_NAME.fullmatch(name):
+        raise DeterminedError(
+            f"--allow-host takes a host name or an address, such as gpu-box, without http:// and port; got {name!r}"
+        )
+    return name
 
 
 def cookie_name(host: str, port: int) -> str:

@@ -81,10 +81,10 @@ def _serve(
     static: Path,
 ) -> None:
     """Listen, write the private files, and serve until the end."""
+    hosts = allowed_hosts(host, allow_hosts)
     with bound_socket(host, port) as listener:
         number: int = listener.getsockname()[1]
         sessions = Sessions()
-        hosts = allowed_hosts(host, allow_hosts)
         app = Guard(create_app(static=static), sessions, hosts, cookie_name(host, number))
         url = f"http://{_address(host)}:{number}/"
         # Machines may share the directory, and addresses of one machine may have servers on the same port.
