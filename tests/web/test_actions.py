@@ -7,6 +7,8 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from determined.checkpoint_storage import manifest
 from determined.cli.main import main
+from determined.experiment.checkpoints import verification
 from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.process import Process
 from determined.store.store import Store
@@ -186,6 +189,30 @@ def test_a_changed_byte_of_a_checkpoint_is_found(site: Site, store: Store, tmp_p
     (directory / "weights.bin").symlink_to("/etc/passwd")
     assert not site.post("/api/checkpoints/saved/verify", {})["ok"]
     assert site.post("/api/checkpoints/none/verify", {}, 404)["error"]
+
+
+def test_few_checkpoints_are_verified_at_once(site: Site, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if each took minutes: others are refused, everything else is answered."""
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def long_verification(*_: object) -> bool:
+        begun.release()
+        return may_end.wait()
+
+    monkeypatch.setattr(verification, "verify_checkpoint", long_verification)
+    store.write([checkpoint(begin(store), 1, "large")])
+    path = "/api/checkpoints/large/verify"
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            running = [pool.submit(site.post, path, {}) for _ in range(2)]
+            for _ in running:
+                assert begun.acquire(timeout=60)
+            assert "2 checkpoints are being verified" in site.post(path, {}, 409)["error"]
+            assert site.get("/api/trials")["rows"]
+        finally:
+            may_end.set()
+        assert all(one.result()["ok"] for one in running)
+    assert site.post(path, {})["ok"]
 
 
 def test_a_checkpoint_whose_files_are_elsewhere_is_not_damaged(site: Site, store: Store, tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from determined.web.tables.statistics import Statistics
 
 
+# Verifying reads gigabytes. The requests that do share the threads of all others.
+MOST_VERIFICATIONS = 2
+
+
 class ServerState:
     """The store that a server shows, which the first request opens, and the caches of data derived from it."""
 
@@ -31,6 +35,7 @@ class ServerState:
         self.recent_curves: RecentAnswers[Any] = RecentAnswers()
         self.searches = SearchHistories()
         self.failures = FailureAnswers()
+        self.verifications = threading.BoundedSemaphore(MOST_VERIFICATIONS)
         self._cache: CurveCache | None = None
         self._statistics: Statistics | None = None
 

@@ -11,14 +11,15 @@ from typing_extensions import TypedDict
 
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
-from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.ranking import best_first
+from determined.sentences import counted
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.answers import Route, number, representable
 from determined.web.api.shapes import Number, Plain
 from determined.web.identifiers import Id
-from determined.web.state import reading, version
+from determined.web.state import MOST_VERIFICATIONS, reading, state_of, version
 
 router = APIRouter(route_class=Route)
 
@@ -111,6 +112,11 @@ def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -
         row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     hashed = found = True
+    verifications = state_of(request).verifications
+    if not verifications.acquire(blocking=False):
+        raise DeterminedError(
+            f"{counted(MOST_VERIFICATIONS, 'checkpoint')} are being verified: verify this one when one of them is done"
+        )
     try:
         hashed, problems = verify_checkpoint(experiment, row), []
     except CheckpointNotFound as error:
@@ -119,6 +125,8 @@ def verify(request: Request, checkpoint_id: CheckpointId, body: VerifyRequest) -
         problems = [str(error)]
     except OSError as error:
         problems = [f"checkpoint {row.checkpoint_id} cannot be read: {error.strerror or error}"]
+    finally:
+        verifications.release()
     files = [size for name, size in row.resources.items() if not name.endswith("/")]
     return {
         "ok": not problems,
