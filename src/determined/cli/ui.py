@@ -67,6 +67,9 @@ def start(port: int | None, host: str, allow_hosts: tuple[str, ...], no_browser:
         click.echo(f"The page is at {started.url} (Ctrl-C ends it)")
         click.echo(visible(f"To log in within a minute, open {started.login_file}"))
         click.echo(visible(f"To log in later, or through ssh -L, paste the token in {started.token_file}"))
+        click.echo(
+            "If the browser does not find the first file, as those of Snap and Flatpak: open the page, paste the token"
+        )
 
     serve(
         host=host,
