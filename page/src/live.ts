@@ -24,7 +24,8 @@ let polling = false;
 
 function publish(next: Live): void {
   const same = next.version === state.version && next.running === state.running && next.problem === state.problem
-    && next.store?.problem === state.store?.problem && next.store?.place === state.store?.place;
+    && next.store?.problem === state.store?.problem && next.store?.place === state.store?.place
+    && next.store?.copied === state.store?.copied;
   if (same) return;
   state = next;
   for (const listener of [...listeners]) listener(state);

@@ -486,11 +486,12 @@ export interface ShownCheckpoints {
   rows: ShownCheckpoint[];
 }
 
-/** The store that is shown. `problem` says why it cannot be read. */
+/** The store that is shown. `problem` says why it cannot be read. `copied` is the time of the copy that is shown, if this user cannot write the store and it has changed since. */
 export interface StoreState {
   place: string;
   kind: "sqlite" | "postgresql";
   problem: string | null;
+  copied: number | null;
 }
 
 /** Statistics of one metric of a trial, which has `count` values, of which `no_numbers` are not numbers. If no value is a number, only `count`, `no_numbers` and `last` are given. */

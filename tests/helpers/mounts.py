@@ -11,14 +11,18 @@ import pytest
 
 
 @contextmanager
-def read_only(directory: Path) -> Iterator[None]:
-    """Mount the directory read-only for the duration of the block: file modes would not stop root from writing."""
-    _mount("--bind", str(directory), str(directory))
+def read_only(directory: Path, at: Path | None = None) -> Iterator[None]:
+    """Mount the directory read-only for the duration of the block: file modes would not stop root from writing.
+
+    With `at` it is mounted there, and can still be written by its own path.
+    """
+    place = directory if at is None else at
+    _mount("--bind", str(directory), str(place))
     try:
-        _mount("-o", "remount,ro,bind", str(directory))
+        _mount("-o", "remount,ro,bind", str(place))
         yield
     finally:
-        subprocess.run(["umount", str(directory)], check=True)
+        subprocess.run(["umount", str(place)], check=True)
 
 
 def _mount(*arguments: str) -> None:

@@ -18,6 +18,7 @@ from determined.curves import cache
 from determined.store.databases.base import Database
 from determined.store.open import open_store
 from determined.store.store import Store
+from determined.web import connections
 from determined.web.connections import Connections
 from determined.web.tables.statistics import Statistics
 from tests.helpers.mounts import read_only
@@ -264,6 +265,41 @@ def test_charts_are_drawn_where_the_data_directory_is_read_only(place: str, stat
         assert str(data) in note
 
 
+def test_a_store_of_somebody_else_is_copied_rarely_if_it_is_large(
+    static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is trained into all the time, by its own path; the page reads it where it cannot be written."""
+    theirs, seen = tmp_path / "theirs", tmp_path / "seen"
+    theirs.mkdir()
+    seen.mkdir()
+    store = open_store(str(theirs / "store.sqlite"))
+    begin(store)
+    now = [0.0]
+    monkeypatch.setattr(connections, "_COPIED_BYTES_A_SECOND", 1.0)
+    with read_only(theirs, at=seen), Site(str(seen / "store.sqlite"), static) as site:
+        site.app.state.server.connections._clock = lambda: now[0]
+
+        def shown() -> tuple[int, bool]:
+            return len(site.get("/api/trials")["rows"]), site.get("/api/changes")["store"]["copied"] is not None
+
+        assert shown() == (1, False)
+        before = site.get("/api/changes")
+        begin(store)
+        assert shown() == (1, True)
+        assert not site.get(f"/api/changes?seen={before['version']}")["changed"]
+        now[0] = 1e9
+        assert site.get(f"/api/changes?seen={before['version']}")["changed"]
+        assert shown() == (2, False)
+        now[0] = 1e9 + 1
+        assert shown() == (2, False)  # nothing has changed
+        begin(store)
+        assert shown() == (2, True)
+        assert before["now"] <= site.get("/api/changes")["store"]["copied"] <= site.get("/api/changes")["now"]
+        now[0] = 2e9
+        assert shown() == (3, False)
+    store.close()
+
+
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     with running_server() as server:
@@ -365,15 +401,15 @@ def test_statistics_are_computed_after_an_error_of_the_system(place: str, tmp_pa
     attempts = [begin(store) for _ in range(21)]
     store.write([metric(attempt, "training", 1, {"loss": 1.0}) for attempt in attempts])
     ids = [attempt.trial_id for attempt in attempts]
-    connections, told = Failing(place), list[bool]()
+    failing, told = Failing(place), list[bool]()
     curves = cache.CurveCache(tmp_path / "curves.sqlite")
-    statistics = Statistics(connections, curves, lambda: told.append(True))
+    statistics = Statistics(failing, curves, lambda: told.append(True))
     for failures in (1, 0):
         statistics._compute(ids)
         statistics.wait()
-        assert (connections.failures, len(told)) == (0, 1 - failures)
+        assert (failing.failures, len(told)) == (0, 1 - failures)
     assert statistics.of_trials(store, ids, ["training/loss"])[1] == 0
-    for opened in (statistics, connections, curves, store):
+    for opened in (statistics, failing, curves, store):
         opened.close()
 
 

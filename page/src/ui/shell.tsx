@@ -72,9 +72,9 @@ export function Shell({ path, children }: { path: string; children: ComponentChi
         <nav class="nav grow" aria-label="Pages">
           {PAGES.map(([to, text]) => <Link key={to} to={to} current={section === to || path.startsWith(`${to}/`)}>{text}</Link>)}
         </nav>
-        <span class="live" title={live.store?.place}>
+        <span class="live" title={live.store?.copied ? `${live.store.place}, which this user cannot write: it is copied now and then, a large one rarely` : live.store?.place}>
           <span class={live.problem ? "dot bad" : live.running ? "dot run" : "dot"} aria-hidden="true" />
-          <span class="said">{exported ? `exported ${formatTime(exported.created)}` : live.problem ? "no answer" : live.running ? `${live.running} running` : "idle"}</span>
+          <span class="said">{exported ? `exported ${formatTime(exported.created)}` : live.problem ? "no answer" : live.store?.copied ? `as of ${formatTime(live.store.copied)}` : live.running ? `${live.running} running` : "idle"}</span>
         </span>
         {!exported && <button class="plain wide" onClick={() => void exportView()} title="Write this view as one HTML file">Export</button>}
         <button class="plain icon wide" onClick={toggleTheme} aria-label="Light or dark" title="Light or dark (t)">◐</button>

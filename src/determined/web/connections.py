@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from determined.errors import NotFoundException, StoreError
@@ -24,12 +26,29 @@ from determined.store.store import Store
 
 FileState = tuple[int, ...]
 
+# A store that cannot be written is copied again after a change, but not before so many bytes a second could have been
+# copied since: the copies of a large store that changes all the time would keep the machine busy.
+_COPIED_BYTES_A_SECOND = 10e6
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """The state in which a store was copied: by the clock of the server, and in seconds since the epoch."""
+
+    state: FileState
+    at: float
+    time: float
+
 
 class Connections:
     """The connections to one store. They are opened when they are needed, so the store does not have to exist yet."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.place = place
+        self.copied_at: float | None = None
+        """When the store was copied, if this user cannot write it and it has changed since; otherwise None."""
+        self._clock = clock
+        self._copied: _Copied | None = None
         self.is_postgres = location.is_postgres(place)
         self._idle: list[tuple[Database, FileState | None]] = []
         self._lock = threading.Lock()
@@ -87,9 +106,23 @@ class Connections:
         # megabytes.
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if not is_unwritable(Path(self.place)):
+            self.copied_at = None
             return state
         # A store that cannot be written is read from a copy, or without locks: changes are seen after opening it again.
-        return (*state, *_log_state(self.place))
+        return self._state_to_copy((*state, *_log_state(self.place)))
+
+    def _state_to_copy(self, state: FileState) -> FileState:
+        """Return the state that is to be shown: the present one, or that of a copy which is not old enough."""
+        copied, now = self._copied, self._clock()
+        size = sum(state[2::2])  # of the file and of its log
+        if (
+            copied is None
+            or copied.state[:2] != state[:2]  # another file
+            or (copied.state != state and now - copied.at >= size / _COPIED_BYTES_A_SECOND)
+        ):
+            copied = self._copied = _Copied(state, now, time.time())
+        self.copied_at = None if copied.state == state else copied.time
+        return copied.state
 
     def open_database(self) -> Database:
         """Open a connection for reading. Tables of an older version are migrated first, as by every command."""

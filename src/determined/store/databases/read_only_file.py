@@ -20,9 +20,10 @@ def is_unwritable(path: Path) -> bool:
     """Return whether a store exists but it, or the files that SQLite needs beside it, cannot be written."""
     if not path.exists():
         return False
-    beside = [Path(f"{path}{ending}") for ending in ("-wal", "-shm")]
     # If these files exist already, SQLite creates none, and the directory need not be writable.
-    can_have_files_beside = _is_writable(path.parent) or all(map(_is_writable, beside))
+    can_have_files_beside = _is_writable(path.parent) or all(
+        _is_writable(Path(f"{path}{ending}")) for ending in ("-wal", "-shm")
+    )
     return not (_is_writable(path) and can_have_files_beside)
 
 

@@ -17,11 +17,15 @@ router = APIRouter(route_class=Route)
 
 
 class StoreState(TypedDict):
-    """The store that is shown. `problem` says why it cannot be read."""
+    """The store that is shown. `problem` says why it cannot be read.
+
+    `copied` is the time of the copy that is shown, if this user cannot write the store and it has changed since.
+    """
 
     place: str
     kind: Literal["sqlite", "postgresql"]
     problem: str | None
+    copied: float | None
 
 
 class Changes(TypedDict):
@@ -52,6 +56,7 @@ def changes_since(state: ServerState, seen: str, found: Seen) -> Changes:
             "place": connections.shown_place,
             "kind": "postgresql" if connections.is_postgres else "sqlite",
             "problem": found.problem,
+            "copied": connections.copied_at,
         },
         "running": found.running,
         "now": time.time(),
