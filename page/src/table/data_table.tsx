@@ -95,14 +95,14 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   return (
     <section class="panel">
       <div class="toolbar">
-        <FilterBox value={query} onChange={(text) => setParams({ q: text })} names={names} mistake={parsed.mistake} example={props.example} />
+        <FilterBox value={query} onChange={(text) => setParams({ q: text })} names={names} mistake={parsed.mistake} meanwhile={valid.current.query ? `Until then, ${valid.current.query} applies.` : "Until then, all rows are shown."} example={props.example} />
         {props.tools}
         {result.length > 0 && props.copy?.(result.length === rows.length ? null : result.map(id))}
         <ColumnMenu all={columns} chosen={chosen} pinned={pinned} onChange={onColumns} />
       </div>
       {rows.length > 0 && <div class="selection">
         {ids.length === 0 ? (
-          <span class="quiet">{parsed.mistake ? <Stays query={valid.current.query} /> : `Select ${props.noun}s to compare, pin or change them.`}</span>
+          <span class="quiet">Select {props.noun}s to compare, pin or change them.</span>
         ) : (
           <div class="chosen-bar" role="region" aria-label="Selected rows">
             <strong>{plural(ids.length, props.noun)} selected</strong>
@@ -135,9 +135,4 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
       </div>
     </section>
   );
-}
-
-/** Says which rows a filter with a mistake leaves. */
-function Stays({ query }: { query: string }) {
-  return <span role="status">The filter has a mistake. {query ? <>Until it is corrected, <code class="name">{query}</code> applies.</> : "Until it is corrected, all rows are shown."}</span>;
 }

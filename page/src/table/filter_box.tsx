@@ -1,10 +1,10 @@
-// The input of a filter: completion while typing, mistakes shown at their place.
+// The input of a filter: completion while typing; mistakes shown at their place, with what applies meanwhile.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { complete, type Completion, type Names } from "./complete.ts";
 import type { Mistake } from "./filter.ts";
 
-export function FilterBox({ value, onChange, names, mistake, example }: {
-  value: string; onChange: (text: string) => void; names: Names; mistake: Mistake | null; example: string;
+export function FilterBox({ value, onChange, names, mistake, meanwhile, example }: {
+  value: string; onChange: (text: string) => void; names: Names; mistake: Mistake | null; meanwhile: string; example: string;
 }) {
   const [text, setText] = useState(value);
   const [options, setOptions] = useState<Completion[]>([]);
@@ -87,7 +87,7 @@ export function FilterBox({ value, onChange, names, mistake, example }: {
       ) : mistake && text && (
         <div class="mistake" id="filter-mistake" role="alert">
           <pre>{text.slice(0, mistake.from)}<mark>{text.slice(mistake.from, mistake.to) || "▁"}</mark>{text.slice(mistake.to)}</pre>
-          {mistake.message}
+          {mistake.message} {meanwhile}
         </div>
       )}
     </div>

@@ -86,7 +86,7 @@ def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(few_vis
     page.keyboard.press("Escape")
     expect(page.locator("#filter-mistake")).to_contain_text("There is no column")
     expect(rows).to_have_count(4)
-    expect(page.locator(".selection")).to_contain_text("experiment = 1 applies")
+    expect(page.locator("#filter-mistake")).to_contain_text("experiment = 1 applies")
     expect(everything).to_be_disabled()
     page.locator(".table-frame").focus()
     page.keyboard.press("a")
@@ -97,7 +97,7 @@ def test_a_filter_with_a_mistake_leaves_the_rows_of_the_last_correct_one(few_vis
 
     page = few_visitor.open("/runs?q=nmae+%3D+x")  # no filter was correct before
     expect(rows).to_have_count(8)
-    expect(page.locator(".selection")).to_contain_text("all rows are shown")
+    expect(page.locator("#filter-mistake")).to_contain_text("all rows are shown")
     expect(everything).to_be_disabled()
     box.fill("experiment = 2")
     expect(rows).to_have_count(4)
