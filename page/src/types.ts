@@ -399,13 +399,14 @@ export interface Problem {
   hint: string | null;
 }
 
-/** An experiment in the queue. It runs if it holds slots. */
+/** An experiment in the queue. It runs if it holds slots. `states` counts its trials by state. */
 export interface QueueRow {
   position: number;
   experiment: number;
   name: string;
   priority: number;
   state: string;
+  states: Record<string, number>;
   slots: number[];
   max_slots: number | null;
   max_trials: number | null;

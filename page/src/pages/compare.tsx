@@ -6,11 +6,11 @@ import { CurvesChart } from "../charts/curves.tsx";
 import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
 import { Swatch } from "../charts/palette.tsx";
 import { SideBySide } from "../diff/side_by_side.tsx";
-import { firstLine, formatCount, formatDuration, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
+import { firstLine, formatCount, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import { duration } from "../table/columns.tsx";
 import type { CodeDifference, Comparison, MetricKeys, TrialRow } from "../types.ts";
 import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
+import { Duration } from "../ui/clock.tsx";
 import { Long } from "../ui/long.tsx";
 import { compareCommand, comparePython } from "./copies.ts";
 import { FileStatus } from "./experiment/code.tsx";
@@ -76,7 +76,7 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
         { name: "state", cells: shown.map((row) => <State state={row.state} reason={row.reason} />), differs: false },
         { name: "best", cells: shown.map((row) => formatNumber(toNumber(row.best))), differs: false },
         { name: "batches", cells: shown.map((row) => formatNumber(row.batches)), differs: false },
-        { name: "duration", cells: shown.map((row) => formatDuration(duration(row))), differs: false },
+        { name: "duration", cells: shown.map((row) => <Duration row={row} />), differs: false },
       ]} />
       <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
       <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.config.length > 0} tools={everything} />

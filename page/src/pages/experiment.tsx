@@ -3,14 +3,14 @@ import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
 import { go, joinNumbers, setParams, useAddress, useTabs } from "../address.ts";
 import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
-import { firstLine, formatBytes, formatCount, formatDuration, formatNumber, formatTime, plural, toNumber } from "../format.ts";
+import { firstLine, formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../format.ts";
 import { LogView } from "../logs/log_view.tsx";
 import { useAnswer } from "../live.ts";
 import { experimentState } from "../states.ts";
-import { duration } from "../table/columns.tsx";
 import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
 import { Empty, Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
+import { Duration } from "../ui/clock.tsx";
 import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
 import { CodeTab } from "./experiment/code.tsx";
@@ -121,7 +121,7 @@ function Head({ detail }: { detail: ExperimentDetail }) {
         ["Metric", row.metric ? `${row.metric} (${row.smaller_is_better ? "smaller" : "larger"} is better)` : "–"],
         ["Trials", <span>{row.trials}: <TrialCounts states={row.states} failures={`/failures?experiment=${row.id}`} /></span>],
         ["Progress", <Meter share={row.progress} state={row.state} />],
-        ["Duration", formatDuration(duration(row))],
+        ["Duration", <Duration row={row} />],
         ["Searcher", row.searcher ?? "–"],
         ["Checkpoints", formatBytes(row.checkpoint_bytes)],
         ["Created", formatTime(row.created)],

@@ -1,9 +1,11 @@
 // The queue of this machine.
-import { formatAgo, firstLine, plural } from "../format.ts";
+import { firstLine, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import type { QueueRows } from "../types.ts";
 import { BulkActions } from "../actions/actions.tsx";
 import { Copy, Empty, Link, Meter, Notice, Panel, Shown, State } from "../ui/basics.tsx";
+import { Ago } from "../ui/clock.tsx";
+import { TrialCounts } from "../ui/counts.tsx";
 import { experimentCopies } from "./copies.ts";
 
 export function QueuePage() {
@@ -18,12 +20,12 @@ export function QueuePage() {
           <Panel flush title={data.slots === null ? "Experiments" : `Experiments that share ${plural(data.slots, "slot")}`} tools={<span class={`badge ${data.served ? "good" : ""}`}>{data.served ? "served" : "not served"}</span>}>
             {data.rows.length === 0 ? <Empty title="The queue is empty"><p>Experiments wait here for free slots.</p><div class="row"><code>det experiment create CONFIG.yaml DIRECTORY --detach</code></div></Empty> : (
               <div class="scroll-x" tabIndex={0} role="group" aria-label="Table"><table class="sheet">
-                <thead><tr><th class="right">Position</th><th>Experiment</th><th>State</th><th>Progress</th><th class="right">Priority</th><th>Slots</th><th class="right">Most slots</th><th class="right">Trials at once</th><th>Added</th><th>Owner</th><th><span class="hidden-text">Actions</span></th></tr></thead>
+                <thead><tr><th class="right">Position</th><th>Experiment</th><th>State</th><th>Trials</th><th>Progress</th><th class="right">Priority</th><th>Slots</th><th class="right">Most slots</th><th class="right">Trials at once</th><th>Added</th><th>Owner</th><th><span class="hidden-text">Actions</span></th></tr></thead>
                 <tbody>{data.rows.map((row) => (
                   <tr key={row.experiment}>
                     <td class="right">{row.position}</td><td><Link to={`/experiments/${row.experiment}`}>{row.experiment} <span class="name">{firstLine(row.name)}</span></Link></td><td><State state={row.state === "ACTIVE" && row.slots.length === 0 ? "QUEUED" : row.state} /></td>
-                    <td><Meter share={row.progress} state={row.state} /></td><td class="right">{row.priority}</td><td>{row.slots.length ? row.slots.join(", ") : <span class="quiet">waits</span>}</td>
-                    <td class="right">{row.max_slots ?? "–"}</td><td class="right">{row.max_trials ?? "–"}</td><td>{formatAgo(row.added)}</td><td>{row.owner}</td>
+                    <td><TrialCounts states={row.states} failures={`/failures?experiment=${row.experiment}`} /></td><td><Meter share={row.progress} state={row.state} /></td><td class="right">{row.priority}</td><td>{row.slots.length ? row.slots.join(", ") : <span class="quiet">waits</span>}</td>
+                    <td class="right">{row.max_slots ?? "–"}</td><td class="right">{row.max_trials ?? "–"}</td><td><Ago time={row.added} /></td><td>{row.owner}</td>
                     <td><BulkActions ids={[row.experiment]} noun="experiment" actions={["pause", "cancel", "kill"]} /></td>
                   </tr>
                 ))}</tbody>

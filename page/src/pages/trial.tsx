@@ -7,9 +7,9 @@ import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, forma
 import { useAnswer } from "../live.ts";
 import { LogView } from "../logs/log_view.tsx";
 import { isFailed } from "../states.ts";
-import { duration } from "../table/columns.tsx";
 import type { TrialDetail } from "../types.ts";
 import { Copy, Empty, Facts, Link, Meter, Notice, Panel, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
+import { Duration } from "../ui/clock.tsx";
 import { Long } from "../ui/long.tsx";
 import { CheckpointsTab } from "./experiment/checkpoints.tsx";
 import { MetricsTab } from "./trial/metrics.tsx";
@@ -65,7 +65,7 @@ function Head({ detail }: { detail: TrialDetail }) {
         ["Metric", row.metric ?? "–"],
         row.progress === null ? null : ["Progress", <Meter share={row.progress} state={row.state} />],
         ["Batches", detail.goal === null ? formatNumber(row.batches) : `${formatNumber(row.batches)} of ${formatNumber(detail.goal)}`],
-        ["Duration", formatDuration(duration(row))],
+        ["Duration", <Duration row={row} />],
         ["Restarts", row.restarts],
         ["Checkpoints", `${row.checkpoints}, ${formatBytes(row.checkpoint_bytes)}`],
         detail.status ? ["Status", detail.status] : null,

@@ -1,10 +1,11 @@
 // The columns of the tables of trials and experiments: what they hold, how they look, how they sort and filter.
 import type { ComponentChildren } from "preact";
 import { Swatch } from "../charts/palette.tsx";
-import { firstLine, formatAgo, formatBytes, formatCount, formatDuration, formatNumber, formatTime, formatValue, numberOf, toNumber } from "../format.ts";
+import { firstLine, formatBytes, formatCount, formatNumber, formatTime, formatValue, numberOf, toNumber } from "../format.ts";
 import { experimentState } from "../states.ts";
 import type { ExperimentRow, TrialRow } from "../types.ts";
 import { Link, Meter, State, Tags } from "../ui/basics.tsx";
+import { Ago, Duration, duration } from "../ui/clock.tsx";
 import type { Cell } from "./filter.ts";
 
 export interface Column<Row> {
@@ -19,8 +20,6 @@ export interface Column<Row> {
   show?: (row: Row) => ComponentChildren;
 }
 
-const now = (): number => Date.now() / 1000;
-
 function number<Row>(name: string, title: string, group: string, value: (row: Row) => number | null, width = 92): Column<Row> {
   return { name, title, group, width, right: true, value, show: (row) => <Numeric value={value(row)} /> };
 }
@@ -28,11 +27,6 @@ function number<Row>(name: string, title: string, group: string, value: (row: Ro
 function Numeric({ value }: { value: number | null }) {
   const odd = value !== null && !Number.isFinite(value);
   return <span class={odd ? "nan" : undefined}>{formatNumber(value)}</span>;
-}
-
-export function duration(row: { started?: number | null; created?: number | null; ended: number | null }): number | null {
-  const start = row.started ?? row.created ?? null;
-  return start === null ? null : (row.ended ?? now()) - start;
 }
 
 /** Values of hyperparameters as cells: numbers stay numbers, what is nested becomes text. */
@@ -54,13 +48,13 @@ const TRIAL_COLUMNS: Column<TrialRow>[] = [
   { name: "metric", title: "Searcher metric", group: "Metric", width: 150, value: (row) => row.metric },
   { name: "progress", title: "Progress", group: "Run", width: 134, value: (row) => row.progress, show: (row) => <Meter share={row.progress} state={row.state} /> },
   number("batches", "Batches", "Run", (row) => row.batches, 88),
-  { name: "duration", title: "Duration", group: "Run", width: 112, right: true, value: duration, show: (row) => formatDuration(duration(row)) },
+  { name: "duration", title: "Duration", group: "Run", width: 112, right: true, value: duration, show: (row) => <Duration row={row} /> },
   { name: "label", title: "Labels", group: "Run", width: 140, value: (row) => row.labels, show: (row) => <Tags tags={row.labels} /> },
   number("restarts", "Restarts", "Run", (row) => row.restarts, 82),
   number("attempts", "Attempts", "Run", (row) => row.attempts, 86),
   number("checkpoints", "Checkpoints", "Run", (row) => row.checkpoints, 100),
   { name: "checkpoint_bytes", title: "Checkpoint size", group: "Run", width: 116, right: true, value: (row) => row.checkpoint_bytes, show: (row) => formatBytes(row.checkpoint_bytes) },
-  { name: "created", title: "Created", group: "Run", width: 116, value: (row) => row.created, show: (row) => <span title={formatTime(row.created, true)}>{formatAgo(row.created)}</span> },
+  { name: "created", title: "Created", group: "Run", width: 116, value: (row) => row.created, show: (row) => <Ago time={row.created} /> },
   { name: "ended", title: "Ended", group: "Run", width: 132, value: (row) => row.ended, show: (row) => formatTime(row.ended) },
   { name: "reason", title: "Reason", group: "Run", width: 260, value: (row) => row.reason, show: (row) => <span class="name" title={row.reason ?? undefined}>{firstLine(row.reason)}</span> },
   { name: "owner", title: "Owner", group: "Run", width: 100, value: (row) => row.owner },
@@ -81,10 +75,10 @@ export const EXPERIMENT_COLUMNS: Column<ExperimentRow>[] = [
   number("best", "Best", "Metric", (row) => toNumber(row.best)),
   { name: "best_trial", title: "Best trial", group: "Metric", width: 90, right: true, value: (row) => row.best_trial, show: (row) => (row.best_trial === null ? "–" : <Link to={`/trials/${row.best_trial}`}>{row.best_trial}</Link>) },
   { name: "progress", title: "Progress", group: "Experiment", width: 134, value: (row) => row.progress, show: (row) => <Meter share={row.progress} state={row.state} /> },
-  { name: "duration", title: "Duration", group: "Experiment", width: 112, right: true, value: duration, show: (row) => formatDuration(duration(row)) },
+  { name: "duration", title: "Duration", group: "Experiment", width: 112, right: true, value: duration, show: (row) => <Duration row={row} /> },
   { name: "label", title: "Labels", group: "Experiment", width: 140, value: (row) => row.labels, show: (row) => <Tags tags={row.labels} /> },
   { name: "checkpoint_bytes", title: "Checkpoint size", group: "Experiment", width: 116, right: true, value: (row) => row.checkpoint_bytes, show: (row) => formatBytes(row.checkpoint_bytes) },
-  { name: "created", title: "Created", group: "Experiment", width: 116, value: (row) => row.created, show: (row) => <span title={formatTime(row.created, true)}>{formatAgo(row.created)}</span> },
+  { name: "created", title: "Created", group: "Experiment", width: 116, value: (row) => row.created, show: (row) => <Ago time={row.created} /> },
   { name: "ended", title: "Ended", group: "Experiment", width: 132, value: (row) => row.ended, show: (row) => formatTime(row.ended) },
   { name: "parent", title: "Forked from", group: "Experiment", width: 100, right: true, value: (row) => row.parent },
   { name: "description", title: "Description", group: "Experiment", width: 240, value: (row) => row.description },

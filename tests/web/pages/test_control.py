@@ -56,7 +56,7 @@ def test_trials_and_experiments_of_a_queue_are_ended_by_clicking(slow: Search, b
         page = visitor.open("/queue")
         rows = page.locator("tbody tr")
         expect(rows).to_have_count(2)
-        expect(rows.nth(0).locator("td").nth(5)).to_have_text("0", timeout=PATIENCE)  # the slot that it holds
+        expect(rows.nth(0).locator("td").nth(6)).to_have_text("0", timeout=PATIENCE)  # the slot that it holds
         expect(rows.nth(1)).to_contain_text("waits")
         expect(page.locator(".panel-head")).to_contain_text("Experiments that share 1 slot")
         expect(page.locator(".panel-head")).to_contain_text("served")
@@ -80,7 +80,7 @@ def test_trials_and_experiments_of_a_queue_are_ended_by_clicking(slow: Search, b
         page = visitor.open("/queue")
         _confirm(page, rows.nth(0), "Cancel")
         expect(rows).to_have_count(1, timeout=PATIENCE)
-        expect(rows.nth(0).locator("td").nth(5)).to_have_text("0", timeout=PATIENCE)
+        expect(rows.nth(0).locator("td").nth(6)).to_have_text("0", timeout=PATIENCE)
 
         page = visitor.open(f"/experiments/{second}")
         expect(page.locator(".chart-foot").first).to_contain_text("points", timeout=PATIENCE)

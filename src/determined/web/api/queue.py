@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
@@ -13,18 +14,20 @@ from determined.queue.status import read_status
 from determined.store.process import this_user
 from determined.web.answers import Route
 from determined.web.state import reading, state_of, version
+from determined.web.tables.trial_rows import trial_status
 
 router = APIRouter(route_class=Route)
 
 
 class QueueRow(TypedDict):
-    """An experiment in the queue. It runs if it holds slots."""
+    """An experiment in the queue. It runs if it holds slots. `states` counts its trials by state."""
 
     position: int
     experiment: int
     name: str
     priority: int
     state: str
+    states: dict[str, int]
     slots: list[int]
     max_slots: int | None
     max_trials: int | None
@@ -58,6 +61,7 @@ def queue(request: Request) -> QueueRows:
     with reading(request) as store:
         for position, entry in enumerate(store.queue.entries(host, user), start=1):
             experiment = store.experiments.get(entry.experiment_id)
+            trials = store.overview.trials(experiment_id=entry.experiment_id, archived=True, latest=False)
             rows.append(
                 {
                     "position": position,
@@ -65,6 +69,7 @@ def queue(request: Request) -> QueueRows:
                     "name": experiment.name,
                     "priority": entry.priority,
                     "state": experiment.state,
+                    "states": dict(Counter(trial_status(trial)[0] for trial in trials)),
                     "slots": list(running.get(entry.experiment_id, [])),
                     "max_slots": entry.slots,
                     "max_trials": entry.max_trials,
