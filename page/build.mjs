@@ -35,7 +35,7 @@ if (process.argv.includes("--tests")) {
   // modules with imports could not be contained.
   await build({
     ...shared,
-    entryPoints: { page: join(here, "src", "main.tsx"), chart: join(here, "src", "chart.tsx") },
+    entryPoints: { theme: join(here, "src", "theme.ts"), page: join(here, "src", "main.tsx"), chart: join(here, "src", "chart.tsx") },
     outdir: out,
     format: "iife",
     minify: true,

@@ -1,6 +1,6 @@
 // The login: by the code that `det ui` passes after "#", or by the token that the user pastes.
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, login } from "../api.ts";
+import { ApiError, hasSession, login } from "../api.ts";
 import { ErrorNotice } from "../ui/basics.tsx";
 
 /** Removes the one-time code from the address, so that neither the history nor a later link contains it. */
@@ -18,6 +18,7 @@ export function Login({ code, onDone }: { code: string | null; onDone: () => voi
   const enter = (secret: { code: string } | { token: string }): void => {
     setBusy(true);
     login(secret).then(onDone, (problem: unknown) => {
+      if ("code" in secret && hasSession()) return onDone(); // Opened again, or too late: the session of this browser may do.
       setBusy(false);
       setError(problem instanceof ApiError ? problem : new ApiError(0, String(problem), null));
     });
