@@ -124,12 +124,20 @@ class NodeActors:
         if node in self._actors:
             self._actors[node].add(command)
 
-    async def free_port(self, node: str) -> int:
-        """Return a free port of a node, or 0 if it is lost, which is reported when its events are fetched."""
-        if node in self._actors:
-            with contextlib.suppress(RayError):
-                return int(await self._actors[node].handle.free_port.remote())
-        return 0
+    async def free_port(self, node: str, number: int) -> int | None:
+        """Return a free port of a node, or None if it has none, or if the actor with this number was lost.
+
+        The loss itself is reported when events are fetched.
+        """
+        while node in self._actors and self._actors[node].number == number:
+            try:
+                return int(await asyncio.wait_for(self._actors[node].handle.free_port.remote(), self._silence))
+            except RayTaskError:
+                return None
+            # Not reachable now. It counts as lost if that lasts.
+            except (RayError, TimeoutError):
+                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+        return None
 
     def lose(self, node: str, reason: str) -> None:
         """Report a node as lost, and end its actor in case it still runs."""

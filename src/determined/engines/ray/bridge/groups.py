@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from determined.engines.ray.placement import Share, group_name, shares_of
 T = TypeVar("T")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at groups that Ray has not granted
+_SECONDS_FOR_HEAD = 60.0  # so long Ray itself tries to reach a lost head, and then ends this process
 _SECONDS_FOR_HOLDERS = 60.0  # a worker process of Ray starts within seconds
 
 
@@ -102,7 +104,8 @@ class PlacementGroups:
             await self._return_all()
             for number, group in list(self._groups.items()):
                 if group.handle is None:
-                    group.handle = await self.ask(partial(self._create, number, group))
+                    create = partial(self._create, number, group)
+                    group.handle = await self.patiently(partial(self.ask, create))
             await self._look()
 
     async def close(self, seconds: float) -> None:
@@ -116,6 +119,21 @@ class PlacementGroups:
         """End an actor, if it has not ended already."""
         with contextlib.suppress(Exception):
             await self.ask(partial(ray.kill, handle))
+
+    async def patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call to Ray's head again until it succeeds; raise its error after a minute.
+
+        Trials save while the head does not answer, which the bridge reports (see `_Bridge._watch_nodes`).
+        """
+        deadline = time.monotonic() + _SECONDS_FOR_HEAD
+        while True:
+            try:
+                return await call()
+            # Errors of Ray's C++ part have no common class.
+            except Exception:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_LONGEST_WAIT)
 
     async def ask(self, call: Callable[[], T]) -> T:
         """Make a call to Ray's head, in the thread that may block."""
@@ -144,7 +162,7 @@ class PlacementGroups:
         waiting = {number: group for number, group in self._groups.items() if not group.granted}
         if not waiting:
             return
-        table = await self.ask(placement_group_table)
+        table = await self.patiently(partial(self.ask, placement_group_table))
         for number, group in waiting.items():
             entry = table.get(group.handle.id.hex())
             if entry is None or self._groups.get(number) is not group:

@@ -21,12 +21,15 @@ from typing import Any, NoReturn
 
 import ray
 
+from determined.engines.base import Event, Exited, Line
 from determined.engines.kernel import signal_when_parent_ends
 from determined.engines.ray.bridge.actors import NodeActors
 from determined.engines.ray.bridge.groups import PlacementGroups
 from determined.engines.ray.bridge.runner_connection import RunnerConnection
 from determined.engines.ray.connecting import connect, first_line
+from determined.engines.ray.encoding import encode_event
 from determined.engines.ray.growth import grows
+from determined.engines.ray.jobs import KILLED
 from determined.engines.ray.placement import Share, node_names
 from determined.engines.ray.refusals import publish_refusals
 
@@ -120,9 +123,25 @@ class _Bridge:
 
     async def _start_at_a_port(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
         """Start a job whose ranks meet at a free port of its first node, then pass on commands that came meanwhile."""
-        self._start(job, parts, await self._actors.free_port(parts[0]["node"]))
-        for message in self._delayed.pop(job["key"]):
+        port = await self._actors.free_port(parts[0]["node"], parts[0]["actor"])
+        delayed = self._delayed.pop(job["key"])
+        if port is None:
+            self._report_not_started(job["key"], parts)
+            return
+        self._start(job, parts, port)
+        for message in delayed:
             self._tell(message)
+
+    def _report_not_started(self, key: str, parts: list[dict[str, Any]]) -> None:
+        """Report all parts of a job as lost, because its first node has no port for it."""
+        text = "the job could not be started: its first node was lost, or has no free port"
+        line = Line(key, 0, "stderr", "ERROR", text, time.time())
+        for part in parts:
+            is_first = part is parts[0]
+            # Only the first node is to blame.
+            exited = Exited(key, 1 if is_first else KILLED, None, False, 0.0, lost=True)
+            events: list[Event] = [line, exited] if is_first else [exited]
+            self._runner.send({"events": part["node"], "list": [encode_event(event) for event in events]})
 
     def _start(self, job: dict[str, Any], parts: list[dict[str, Any]], port: int) -> None:
         """Start the parts of a job. Not in the background: a kill that follows must not overtake it."""
@@ -142,7 +161,7 @@ class _Bridge:
         """Start the actors on the nodes of a granted group, and report the group to the runner."""
         if any(share.node not in self._nodes for share in shares):
             # A node that has just joined: its slots and its address are needed.
-            self._describe_cluster(*await asyncio.to_thread(_look))
+            self._describe_cluster(*await self._groups.patiently(partial(asyncio.to_thread, _look)))
         # A node that is not known left the cluster meanwhile, and its group with it.
         numbers = {
             share.node: self._actors.open(share.node, self._nodes[share.node])
