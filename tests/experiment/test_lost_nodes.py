@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,29 @@ def test_a_view_says_where_a_trial_runs(model: Path) -> None:
         os.close(pipe)
     assert {nodes for state, nodes in seen if state == "RUNNING"} == {("first",)}
     assert seen[-1] == ("COMPLETED", ())
+
+
+class Busy(Nodes):
+    """Other programs use all slots of the cluster until the experiment says that it waits for them."""
+
+    has_said: Callable[[], bool]
+
+    @property
+    def reason_to_wait(self) -> str:
+        return "" if self.has_said() else "others use them"
+
+    def free_slots(self) -> int:
+        return super().free_slots() if self.has_said() else 0
+
+
+def test_an_experiment_says_what_it_waits_for(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "determined")
+    engine = Busy(model, ["only"])
+    engine.has_said = lambda: bool(caplog.messages)
+    with engine:
+        outcome = run(engine, model, {**CONFIG, "hyperparameters": {"how": "reports"}})
+    assert caplog.messages == ["waiting for 1 slot for each of 1 trial: others use them"]
+    assert [trial.state for trial in outcome.trials] == ["COMPLETED"]
 
 
 class Leaving(Nodes):

@@ -157,6 +157,10 @@ class Engine(Protocol):
     def reason_to_pause(self) -> str:
         """Why the experiment must stay paused after the slots are withdrawn; empty if it is resumed by the queue."""
 
+    @property
+    def reason_to_wait(self) -> str:
+        """Why slots that could be used are not free yet, in words; empty if that is said elsewhere."""
+
     def announce_demand(self, slots: int) -> None:
         """Announce how many slots could be used now, including those in use."""
 

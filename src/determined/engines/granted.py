@@ -86,6 +86,10 @@ class GrantedEngine:
     def free_slots(self) -> int:
         return self._local.free_slots()
 
+    @property
+    def reason_to_wait(self) -> str:
+        return ""
+
     def announce_demand(self, slots: int) -> None:
         self._wanted = slots
         self._report()

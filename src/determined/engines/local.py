@@ -125,6 +125,10 @@ class LocalEngine:
     def free_slots(self) -> int:
         return len(self._pool.available())
 
+    @property
+    def reason_to_wait(self) -> str:
+        return ""
+
     def announce_demand(self, slots: int) -> None:
         """Reserve more slots than before if more could be used now."""
         self._pool.reserve_more(slots)

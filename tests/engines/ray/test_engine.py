@@ -181,6 +181,20 @@ def test_a_refused_node_is_not_asked_again(fake: FakeBridge, monkeypatch: pytest
     assert "second: 2" in str(engine.reason_not_to_fit(3))
 
 
+def test_what_an_experiment_waits_for(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = fake.engine(monkeypatch)
+    assert engine.reason_to_wait == ""
+    engine.announce_demand(2)
+    assert engine.reason_to_wait.startswith("Ray has not granted them")
+    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
+    fake.events_of("a", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
+    assert engine.reason_to_wait.startswith("second must get the code and run the startup hook first")
+    fake.events_of("b", READY)
+    wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 2)
+    assert engine.reason_to_wait == ""
+
+
 def test_a_refused_node_keeps_the_slots_of_a_running_job(fake: FakeBridge, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = fake.engine(monkeypatch)
     engine.announce_demand(2)

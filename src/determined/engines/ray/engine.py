@@ -125,6 +125,14 @@ class RayEngine:
     def reason_to_pause(self) -> str:
         return self._withdrawn
 
+    @property
+    def reason_to_wait(self) -> str:
+        """Why no group is free: their nodes are being prepared, or Ray has not granted any. Empty if nothing waits."""
+        names = [self._nodes.name(node) for node in self._groups.nodes_to_wait_for(self._nodes.ready())]
+        if names:
+            return f"{', '.join(sorted(names))} must get the code and run the startup hook first, if there is one"
+        return "Ray has not granted them; `det cluster` shows why" if self.wants_more_slots else ""
+
     def reason_not_to_fit(self, slots: int) -> str | None:
         """Return why the cluster cannot run a job with this number of slots; None if it can, now or after growing."""
         return self._nodes.reason_not_to_fit(slots)

@@ -92,6 +92,10 @@ class Groups:
             if group.is_granted and group.job is None and all(share.node in ready for share in group.shares)
         ]
 
+    def nodes_to_wait_for(self, ready: set[str]) -> set[str]:
+        """Return the nodes of granted groups that are not ready."""
+        return {share.node for group in self._groups.values() for share in group.shares} - ready
+
     def finish(self, key: str) -> list[int]:
         """Record that a job has ended; return the number of its group if that must be returned now."""
         for group in self._groups.values():

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from determined.engines.base import Event, Line, Placed, WakeupRequested
 from determined.experiment.runner import completion, decisions, recovery, restored_trials
+from determined.experiment.runner.cluster.awaited_slots import AwaitedSlots
 from determined.experiment.runner.cluster.missing_nodes import MissingNodes
 from determined.experiment.runner.progress_reporting import ProgressReporter
 from determined.experiment.runner.reports import ReportReader, read_reports
@@ -45,6 +46,7 @@ class Runner:
         self._reports = ReportReader(run)
         self._timeouts = Timeouts(run.settings, run.engine)
         self._missing_nodes = MissingNodes(run)
+        self._awaited_slots = AwaitedSlots(run)
         self._progress = ProgressReporter(run, observer)
 
     def run(self) -> ExperimentState:
@@ -77,6 +79,7 @@ class Runner:
         decisions.decide(run)
         share(run)
         self._missing_nodes.check()
+        self._awaited_slots.check()
         exit.enforce_time_limits(run, self._timeouts)
         self._progress.show()
 
