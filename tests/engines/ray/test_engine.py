@@ -186,7 +186,7 @@ def test_what_an_experiment_waits_for(fake: FakeBridge, monkeypatch: pytest.Monk
     assert engine.reason_to_wait == ""
     engine.announce_demand(2)
     assert engine.reason_to_wait.startswith("Ray has not granted them")
-    fake.say({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
+    fake.send({"granted": 1, "shares": [["a", 1, [], 1]]}, {"granted": 2, "shares": [["b", 1, [], 1]]})
     fake.events_of("a", READY)
     wait_until(lambda: engine.events(0.05) == [] and engine.free_slots() == 1)
     assert engine.reason_to_wait.startswith("second must get the code and run the startup hook first")
