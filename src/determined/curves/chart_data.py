@@ -136,14 +136,15 @@ def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
     """Return the data of one curve of a chart; `ended` is null for overwritten points and while the trial runs."""
     is_valid = trial.attempt is None
     last = curve.last if is_valid and trial.state in TRIAL_ENDED else None
+    low = _single(curve.low)
     return {
         "trial": trial.id,
         "attempt": trial.attempt,
         "started": trial.started,
         "points": curve.points,
         "drawn": curve.drawn,
-        "low": _single(curve.low),
-        "high": _single(curve.high),
+        "low": low,
+        "high": low if curve.high is curve.low else _single(curve.high),  # the same if all points are drawn
         "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
         "ended": None if last is None else {"x": last[0], "y": last[1]},
         "failed": is_valid and trial.state in TRIAL_FAILED,

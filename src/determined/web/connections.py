@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from determined.errors import NotFoundException, StoreError
 from determined.store.databases import location
@@ -105,7 +104,7 @@ class Connections:
         # Ordinary changes go to the write-ahead log: they reach the file, and cost a new connection, only every few
         # megabytes.
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        if not is_unwritable(Path(self.place)):
+        if not is_unwritable(self.place):
             self.copied_at = None
             return state
         # A store that cannot be written is read from a copy, or without locks: changes are seen after opening it again.

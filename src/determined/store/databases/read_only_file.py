@@ -16,13 +16,14 @@ from determined.store.databases.base import broken, unavailable
 _TRIES = 5  # a try fails only if the store changes while it is copied
 
 
-def is_unwritable(path: Path) -> bool:
+def is_unwritable(path: Path | str) -> bool:
     """Return whether a store exists but it, or the files that SQLite needs beside it, cannot be written."""
-    if not path.exists():
+    # With texts instead of paths, because the server of the web page looks several times for each request.
+    if not os.path.exists(path):
         return False
     # If these files exist already, SQLite creates none, and the directory need not be writable.
-    can_have_files_beside = _is_writable(path.parent) or all(
-        _is_writable(Path(f"{path}{ending}")) for ending in ("-wal", "-shm")
+    can_have_files_beside = _is_writable(os.path.dirname(path) or ".") or all(
+        _is_writable(f"{path}{ending}") for ending in ("-wal", "-shm")
     )
     return not (_is_writable(path) and can_have_files_beside)
 
@@ -103,6 +104,9 @@ def _state(path: Path) -> list[tuple[int, int, int] | None]:
     return found
 
 
-def _is_writable(path: Path) -> bool:
-    # Files are opened with the effective user id, and `os.access` checks the real one by default.
-    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+# Files are opened with the effective user id, and `os.access` checks the real one by default.
+_has_effective_ids = os.access in os.supports_effective_ids
+
+
+def _is_writable(path: Path | str) -> bool:
+    return os.access(path, os.W_OK, effective_ids=_has_effective_ids)
