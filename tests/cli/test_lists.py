@@ -23,7 +23,7 @@ DAY = 86400.0
 CONFIG: dict[str, Any] = {
     "name": "cnn",
     "hyperparameters": {
-        "lr": {"type": "log", "minval": -3, "maxval": 0},
+        "lr": {"type": "log", "base": 10.0, "minval": -3, "maxval": 0},
         "net": {"layers": {"type": "int", "minval": 1, "maxval": 9}, "activation": "relu"},
         "global_batch_size": {"type": "const", "val": 64},
         "optimizer": {"type": "categorical", "vals": ["sgd", "adam"]},
