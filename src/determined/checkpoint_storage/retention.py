@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import CheckpointStorage
+from determined.config.metric_values import finite_number
 from determined.config.storage_directory import RETENTION
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.ranking import best_first
@@ -31,6 +32,45 @@ class Candidate:
     registered: bool = False
     in_use: bool = False  # it is being read, or another trial started from it
     resources: Mapping[str, int] | None = field(default=None, compare=False)  # as recorded when it was stored
+
+
+class RecordedCheckpoint(Protocol):
+    """What the store records of a checkpoint; this package does not know the store."""
+
+    @property
+    def checkpoint_id(self) -> str: ...
+
+    @property
+    def trial_id(self) -> int: ...
+
+    @property
+    def steps_completed(self) -> int: ...
+
+    @property
+    def resources(self) -> dict[str, int]: ...
+
+    @property
+    def borrowed(self) -> bool: ...
+
+    def validation_metric(self, name: str | None) -> Any: ...
+
+
+def candidate(
+    recorded: RecordedCheckpoint, metric: str | None = None, *, in_use: bool = False, registered: bool = False
+) -> Candidate:
+    """Return a recorded checkpoint with its value of the metric by which the best ones are determined."""
+    return Candidate(
+        checkpoint_id=recorded.checkpoint_id,
+        trial=recorded.trial_id,
+        steps=recorded.steps_completed,
+        metric=finite_number(recorded.validation_metric(metric)),
+        # The validation of a checkpoint is the one of the same step.
+        validated=recorded.steps_completed,
+        # Borrowed files belong to another store, which decides about them.
+        registered=registered or recorded.borrowed,
+        in_use=in_use,
+        resources=recorded.resources,
+    )
 
 
 @dataclass(frozen=True)

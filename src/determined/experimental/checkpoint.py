@@ -118,8 +118,7 @@ class Checkpoint:
     @property
     def state(self) -> CheckpointState:
         """Whether the files of the checkpoint exist: completely, partially or not at all."""
-        # The store calls a checkpoint that can be loaded ACTIVE; the public API calls it COMPLETED.
-        return CheckpointState("COMPLETED" if self._row.state == "ACTIVE" else self._row.state)
+        return CheckpointState(self._row.shown_state)
 
     @property
     def training(self) -> CheckpointTrainingMetadata:

@@ -3,7 +3,7 @@
 # Named tuples instead of dataclasses, and no `from __future__ import annotations`, because every program that uses the
 # library imports this module: `NamedTuple` compiles annotations that are strings one by one, which slows the import.
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from determined.errors import StoreError
 from determined.stop_request import StopRequest
@@ -87,6 +87,11 @@ class StoredCheckpoint(NamedTuple):
     reported: float
     validation: dict[str, Any] | None = None
     borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
+
+    @property
+    def shown_state(self) -> Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]:
+        """The state as users see it: COMPLETED for a checkpoint that can be loaded, which is ACTIVE in the store."""
+        return "COMPLETED" if self.state == "ACTIVE" else self.state
 
     def validation_metric(self, name: str | None) -> Any:
         """Return the value of a metric in the validation at the checkpoint's step, or None."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain
-from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import Form, print_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import one_row, table
@@ -82,7 +81,7 @@ def download(experiment: Experiment, row: StoredCheckpoint, target: Path) -> Non
     from determined.experiment.checkpoints.storage_lookup import storage_of
 
     if row.state == "DELETED":
-        raise CheckpointStateException(f"checkpoint {row.checkpoint_id} is {checkpoint_state(row)}")
+        raise CheckpointStateException(f"checkpoint {row.checkpoint_id} is {row.shown_state}")
     try:
         download_checkpoint(storage_of(experiment, row.storage), row.checkpoint_id, target, row.resources)
     except CheckpointNotFound as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
@@ -54,7 +53,7 @@ def export(checkpoint_id: str, file_format: Format, output: Path | None, form: F
         row = store.upkeep.checkpoint(checkpoint_id)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if row.state == "DELETED":
-        raise CheckpointStateException(f"it is {checkpoint_state(row)}")
+        raise CheckpointStateException(f"it is {row.shown_state}")
     # Imported after the cheap checks.
     from determined.experiment.checkpoints.storage_lookup import storage_of
     from determined.pytorch.checkpoint.plain_weights import read_weights, write_weights

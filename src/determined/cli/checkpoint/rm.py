@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from determined.cli.command import Command, confirm, with_yes
-from determined.cli.display.json_rows import checkpoint_plain, checkpoint_state
+from determined.cli.display.json_rows import checkpoint_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
@@ -46,4 +46,4 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
         return
     for row in rows:
         left = f"{counted(len(row.resources), 'file')}, {size(sum(row.resources.values()))}"
-        click.echo(visible(f"Checkpoint {row.checkpoint_id}: {checkpoint_state(row)}, {left}"))
+        click.echo(visible(f"Checkpoint {row.checkpoint_id}: {row.shown_state}, {left}"))

@@ -81,7 +81,7 @@ def checkpoint_plain(row: StoredCheckpoint, metric: str | None) -> dict[str, Any
         "uuid": row.checkpoint_id,
         "trial_id": row.trial_id,
         "batches": row.steps_completed,
-        "state": checkpoint_state(row),
+        "state": row.shown_state,
         "reported": iso_time(row.reported),
         "validation_metric": row.validation_metric(metric),
         "validation_metrics": row.validation,
@@ -149,11 +149,6 @@ def log_plain(row: Log, trial_id: int) -> dict[str, Any]:
 def resource_pool(row: Experiment) -> str:
     """Return the resource pool in the configuration of an experiment, or an empty string."""
     return StoredConfig(row.config).resources.resource_pool
-
-
-def checkpoint_state(row: StoredCheckpoint) -> str:
-    """Return the state of a checkpoint as users see it: COMPLETED for one that can be loaded (ACTIVE in the store)."""
-    return "COMPLETED" if row.state == "ACTIVE" else row.state
 
 
 def checkpoint_type(row: StoredCheckpoint) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from determined.cli.command import Command
-from determined.cli.display.json_rows import checkpoint_plain, checkpoint_state, checkpoint_type, output_plain
+from determined.cli.display.json_rows import checkpoint_plain, checkpoint_type, output_plain
 from determined.cli.display.output import ColumnChoice, Field, Form, show_list, with_columns, with_csv
 from determined.cli.display.table import size
 from determined.cli.display.times import ago, time_text, with_utc
@@ -97,7 +97,7 @@ def _checkpoint(row: StoredCheckpoint, metric: str | None) -> _Saved:
     return _Saved(
         row.trial_id,
         row.steps_completed,
-        checkpoint_state(row),
+        row.shown_state,
         row.validation_metric(metric),
         row.checkpoint_id,
         row.resources,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.display.json_rows import checkpoint_state, trial_plain
+from determined.cli.display.json_rows import trial_plain
 from determined.cli.display.output import (
     Form,
     Page,
@@ -144,7 +144,7 @@ def _workload_row(workload: Workload, metrics: bool) -> Row:
     return [
         workload.steps_completed,
         time_text(max(report.reported for report in reports)),
-        "" if checkpoint is None else checkpoint_state(checkpoint),
+        "" if checkpoint is None else checkpoint.shown_state,
         "" if checkpoint is None else checkpoint.checkpoint_id,
         None if checkpoint is None else checkpoint.metadata,
         None if workload.validation is None else workload.validation.metrics,

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined.checkpoint_storage.base import CheckpointStorage
-from determined.config.metric_values import number
 from determined.config.storage_directory import RETENTION
 from determined.config.stored import StoredSearcher
 from determined.core.supervision.checkpoint_records import CheckpointRecords
@@ -45,16 +44,7 @@ def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Reten
     try:
         in_use = records.in_use()
         known = [
-            retention.Candidate(
-                checkpoint_id=checkpoint.checkpoint_id,
-                trial=checkpoint.trial_id,
-                steps=checkpoint.steps_completed,
-                metric=number((checkpoint.validation or {}).get(str(keep.metric))),
-                # The validation of a checkpoint is the one of the same step.
-                validated=checkpoint.steps_completed,
-                in_use=checkpoint.checkpoint_id in in_use or checkpoint.borrowed,
-                resources=checkpoint.resources,
-            )
+            retention.candidate(checkpoint, keep.metric, in_use=checkpoint.checkpoint_id in in_use)
             for checkpoint in records.active()
         ]
         # The store decides in one transaction: a checkpoint may have been registered just now.

@@ -8,7 +8,6 @@ from functools import partial
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.unrecorded import examine
-from determined.config.metric_values import number
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
@@ -35,7 +34,7 @@ class TrialCheckpoints:
         """Return id and step of a trial's newest undamaged checkpoint, or None; damaged ones are logged and skipped."""
         for checkpoint in self._active(trial_id):
             try:
-                retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
+                retention.verify(self._storage(), retention.candidate(checkpoint))
             # Damaged or missing ones are skipped, since an older one
             # is better than a failed start. Other errors are raised.
             except (InvalidCheckpointException, CheckpointNotFound) as error:
@@ -69,12 +68,11 @@ class TrialCheckpoints:
         sources = {row.source_checkpoint_id for row in rows}
         registered = self._writer.query(lambda store: store.registry.registered(self._experiment_id))
         stored = [
-            _for_retention(
+            retention.candidate(
                 checkpoint,
                 self._settings.metric,
                 in_use=checkpoint.checkpoint_id in sources,
-                # Borrowed files belong to another store, which decides about them.
-                registered=checkpoint.checkpoint_id in registered or checkpoint.borrowed,
+                registered=checkpoint.checkpoint_id in registered,
             )
             for checkpoint in reversed(known)
             # Others have no files, or not all of them.
@@ -140,19 +138,3 @@ class TrialCheckpoints:
 def _set_deleted(checkpoint_id: str, store: Store) -> None:
     """Record that the files of a checkpoint are deleted."""
     store.set_checkpoint_deleted(checkpoint_id)
-
-
-def _for_retention(
-    checkpoint: StoredCheckpoint, metric: str, *, in_use: bool = False, registered: bool = False
-) -> retention.Candidate:
-    """Return a stored checkpoint in the form that the retention policy works on."""
-    return retention.Candidate(
-        checkpoint_id=checkpoint.checkpoint_id,
-        trial=checkpoint.trial_id,
-        steps=checkpoint.steps_completed,
-        metric=number((checkpoint.validation or {}).get(metric)),
-        validated=checkpoint.steps_completed,
-        in_use=in_use,
-        registered=registered,
-        resources=checkpoint.resources,
-    )

@@ -20,15 +20,5 @@ def verify_checkpoint(experiment: Experiment, checkpoint: StoredCheckpoint) -> b
     checked_id(checkpoint.checkpoint_id)
     if checkpoint.state == "DELETED":
         raise CheckpointNotFound(f"checkpoint {checkpoint.checkpoint_id} was deleted")
-    retention.verify(
-        storage_of(experiment, checkpoint.storage),
-        retention.Candidate(
-            checkpoint_id=checkpoint.checkpoint_id,
-            trial=checkpoint.trial_id,
-            steps=checkpoint.steps_completed,
-            metric=None,
-            validated=checkpoint.steps_completed,
-            resources=checkpoint.resources,
-        ),
-    )
+    retention.verify(storage_of(experiment, checkpoint.storage), retention.candidate(checkpoint))
     return MANIFEST_FILE in checkpoint.resources

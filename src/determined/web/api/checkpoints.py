@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 from determined.config.metric_values import number as metric_number
 from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
-from determined.ranking import best_first
 from determined.sentences import counted
+from determined.store.ranking import best_checkpoints
 from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 from determined.web.answers import Route, number, representable
@@ -144,11 +144,15 @@ def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> li
     uses = store.overview.checkpoint_uses(trial_ids)
     trials = {row.id: row for row in store.overview.trials(trial_ids=trial_ids, latest=False)}
     experiments = {number: store.experiments.get(number) for number in {row.experiment_id for row in trials.values()}}
+    best: set[str] = set()
+    for experiment in experiments.values():
+        own = [row for row in checkpoints if trials[row.trial_id].experiment_id == experiment.id]
+        ranked = best_checkpoints(own, experiment.metric, experiment.smaller_is_better)
+        best.update(found.checkpoint_id for found in ranked[:1])
     rows: list[ShownCheckpoint] = []
     for row in checkpoints:
         trial = trials[row.trial_id]
         experiment = experiments[trial.experiment_id]
-        value = None if row.validation is None or experiment.metric is None else row.validation.get(experiment.metric)
         files = [(name, size) for name, size in row.resources.items() if not name.endswith("/")]
         rows.append(
             {
@@ -158,8 +162,8 @@ def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> li
                 "experiment": trial.experiment_id,
                 "attempt": row.attempt,
                 "batches": row.steps_completed,
-                "metric": number(metric_number(value)),
-                "state": "COMPLETED" if row.state == "ACTIVE" else row.state,
+                "metric": number(metric_number(row.validation_metric(experiment.metric))),
+                "state": row.shown_state,
                 "bytes": sum(size for _, size in files),
                 "created": row.reported,
                 "storage": str(mask_secrets(row.storage)),
@@ -169,19 +173,9 @@ def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> li
                 "metadata": representable(mask_secrets(row.metadata)),
                 "used_by": uses.users.get(row.checkpoint_id, []),
                 "registered": uses.registered.get(row.checkpoint_id, []),
-                "best": False,
+                "best": row.checkpoint_id in best,
             }
         )
-    for experiment in experiments.values():
-        own = [row for row in rows if row["experiment"] == experiment.id and row["state"] == "COMPLETED"]
-        ranked = best_first(
-            own,
-            lambda row: row["metric"] if isinstance(row["metric"], (int, float)) else None,
-            lambda row: (row["trial"], row["batches"]),
-            smaller_is_better=experiment.smaller_is_better,
-        )
-        for best in ranked[:1]:
-            best["best"] = True
     return rows
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import iso_time
 from determined.cli.display.table import Column, Row, table
 from determined.cli.display.times import time_texts
@@ -58,7 +57,7 @@ class Workload(NamedTuple):
             if checkpoint is None
             else {
                 "uuid": checkpoint.checkpoint_id,
-                "state": checkpoint_state(checkpoint),
+                "state": checkpoint.shown_state,
                 "reported": iso_time(checkpoint.reported),
             },
         }
@@ -151,7 +150,7 @@ def workload_rows(
         [trial_id] * len(workloads),
         [workload.steps_completed for workload in workloads],
         *report_columns([workload.training for workload in workloads], training),
-        ["" if checkpoint is None else checkpoint_state(checkpoint) for checkpoint in checkpoints],
+        ["" if checkpoint is None else checkpoint.shown_state for checkpoint in checkpoints],
         ["" if checkpoint is None else time_text(checkpoint.reported) for checkpoint in checkpoints],
         *report_columns([workload.validation for workload in workloads], validation),
         strict=True,
