@@ -8,12 +8,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import playwright.sync_api as api
 import pytest
 from playwright.sync_api import expect
 
+from tests.helpers.postgres import running_server
 from tests.helpers.searches import Search, end_processes
 from tests.helpers.waiting import wait_until
 from tests.web.pages.browser import running_ui, visiting, why_not
@@ -83,6 +85,25 @@ def test_a_running_search_is_followed_paused_and_activated_by_clicking(slow: Sea
         Path(slow.environment["SLOWLY"]).unlink()
         expect(page.locator(".title .badge").first).to_contain_text("Completed", timeout=PATIENCE)
         assert _batches(slow) == 64
+
+
+def test_a_search_in_postgresql_is_followed(slow: Search, browser: api.Browser) -> None:
+    with running_server() as server:
+        search = replace(slow, store=server.new_database())
+        experiment = search.create()
+        with started(search, experiment) as runner, running_ui(search) as ui, visiting(browser, ui) as visitor:
+            page = visitor.open("/runs")
+            expect(page.locator(".live")).to_contain_text("1 running", timeout=PATIENCE)
+            page = visitor.open(f"/experiments/{experiment}")
+            foot = page.locator(".chart-foot").first
+            expect(foot).to_contain_text("points", timeout=PATIENCE)
+            expect(foot).not_to_have_text(foot.inner_text(), timeout=PATIENCE)
+            Path(search.environment["SLOWLY"]).unlink()
+            expect(page.locator(".title .badge").first).to_contain_text("Completed", timeout=PATIENCE)
+            expect(foot).to_contain_text("16 points")  # the validations
+            page = visitor.open("/runs")
+            expect(page.get_by_text("Completed").first).to_be_visible()
+            assert runner.wait(60) == 0
 
 
 def test_attempts_moments_and_overwritten_points_of_a_killed_trial(slow: Search, browser: api.Browser) -> None:
