@@ -172,12 +172,12 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
   return send<T>(path, "POST", { body });
 }
 
-/** Makes a POST request and returns the answer as a file, with its name. */
-export async function postForFile(path: string, body: unknown): Promise<{ blob: Blob; name: string }> {
-  const headers: Record<string, string> = { "Content-Type": "application/json" };
+/** Makes a request, a POST request if there is a body, and returns the answer as a file, with its name. */
+export async function getFile(path: string, body?: unknown): Promise<{ blob: Blob; name: string }> {
+  const headers: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
   const session = readSession();
   if (session) headers["X-Det-Session"] = session;
-  const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), credentials: "same-origin" });
+  const response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? null : JSON.stringify(body), credentials: "same-origin" });
   if (!response.ok) throw errorOf(response, await response.text());
   const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1] ?? "view.html";
   return { blob: await response.blob(), name };

@@ -18,6 +18,7 @@
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
 // GET /api/trials/{trial_id}/moment?key=&axis=&x=&time= -> Moment
 // GET /api/logs?trial=&experiment=&trials=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
+// GET /api/logs/file?trial=&experiment= -> a file
 // GET /api/compare?trials= -> Comparison
 // GET /api/experiments/{experiment_id}/decisions -> Decisions
 // GET /api/failures?experiment= -> Failures
@@ -293,11 +294,18 @@ export interface LogLine {
   finished: boolean;
 }
 
-/** Log lines in order, and whether there are matching ones before and after them. `older` is also true if the search for a regular expression has run out of time. */
+/** Log lines in order, and whether there are matching ones before and after them. A search for a regular expression ends after some seconds. `searched` is the part that it has read, null without an expression or if the log is empty; `older` and `newer` then say whether lines before and after this part were left out. To continue, ask for the lines before `searched.first` or after `searched.last`. */
 export interface LogLines {
   lines: LogLine[];
   older: boolean;
   newer: boolean;
+  searched: SearchedPart | null;
+}
+
+/** A line of a log that was searched, and when it was written. */
+export interface LogPlace {
+  id: number;
+  time: number;
 }
 
 /** A metric. `numeric` is false if none of its values is a number. */
@@ -448,6 +456,12 @@ export interface Searched {
   low: Number;
   high: Number;
   values: unknown[];
+}
+
+/** The first and the last line of the part of a log that was searched: all matching lines between them are known. */
+export interface SearchedPart {
+  first: LogPlace;
+  last: LogPlace;
 }
 
 /** A condition on a hyperparameter that all trials of a group fulfil, and how many of the others do. `text` is the condition, such as `lr >= 0.5`; `value` is the part behind the name, or the value itself if all have the same. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { asked, exportedPaths, note, supersede } from "../src/api.ts";
-import { follow, KEPT, LIMIT, mergeAfter, mergeBefore, type Loaded } from "../src/logs/lines.ts";
+import { firstId, follow, KEPT, lastId, LIMIT, mergeAfter, mergeBefore, opened, stoppedAt, type Loaded } from "../src/logs/lines.ts";
 import type { LogLine, LogLines } from "../src/types.ts";
 
 function line(id: number, more: Partial<LogLine> = {}): LogLine {
@@ -9,7 +9,7 @@ function line(id: number, more: Partial<LogLine> = {}): LogLine {
 }
 
 function answer(ids: number[], more: Partial<LogLines> = {}): LogLines {
-  return { lines: ids.map((id) => line(id)), older: false, newer: false, ...more };
+  return { lines: ids.map((id) => line(id)), older: false, newer: false, searched: null, ...more };
 }
 
 function ids(loaded: Loaded): number[] {
@@ -42,7 +42,7 @@ async function followed(before: Loaded, count: number): Promise<{ loaded: Loaded
 }
 
 test("a log is followed to its end, also after a burst", async () => {
-  const start: Loaded = { lines: [line(1), line(2)], older: false, newer: false };
+  const start: Loaded = { lines: [line(1), line(2)], older: false, newer: false, searched: null };
   const { loaded, asked } = await followed(start, 1200);
   assert.deepEqual(ids(loaded), numbers(1, 1200));
   assert.deepEqual(asked, [2, 502, 1002]);
@@ -50,20 +50,20 @@ test("a log is followed to its end, also after a burst", async () => {
 });
 
 test("after more lines than are kept the newest are shown, and older ones can be asked for", async () => {
-  const { loaded, asked } = await followed({ lines: [line(1)], older: false, newer: false }, KEPT + 10_000);
+  const { loaded, asked } = await followed({ lines: [line(1)], older: false, newer: false, searched: null }, KEPT + 10_000);
   assert.deepEqual(ids(loaded), numbers(KEPT + 10_000 - LIMIT + 1, KEPT + 10_000));
   assert.equal(loaded.older, true);
   assert.equal(asked.length, KEPT / LIMIT + 1);
 });
 
 test("an empty log is asked for its newest lines", async () => {
-  const { loaded, asked } = await followed({ lines: [], older: false, newer: false }, 3);
+  const { loaded, asked } = await followed({ lines: [], older: false, newer: false, searched: null }, 3);
   assert.deepEqual(ids(loaded), [1, 2, 3]);
   assert.deepEqual(asked, [null]);
 });
 
 test("no line is shown twice, and a progress bar gives way to the next line of its stream", () => {
-  const start: Loaded = { lines: [line(1), line(2, { finished: false }), line(3, { stream: "stderr", finished: false })], older: false, newer: false };
+  const start: Loaded = { lines: [line(1), line(2, { finished: false }), line(3, { stream: "stderr", finished: false })], older: false, newer: false, searched: null };
   const once = mergeAfter(start, answer([4, 5]));
   assert.deepEqual(ids(once), [1, 3, 4, 5]);
   assert.deepEqual(ids(mergeAfter(once, answer([4, 5]))), [1, 3, 4, 5]);
@@ -71,11 +71,31 @@ test("no line is shown twice, and a progress bar gives way to the next line of i
 });
 
 test("older lines beyond what is kept push out the newest, which are then missing", () => {
-  const start: Loaded = { lines: numbers(1001, 1000 + KEPT).map((id) => line(id)), older: true, newer: false };
+  const start: Loaded = { lines: numbers(1001, 1000 + KEPT).map((id) => line(id)), older: true, newer: false, searched: null };
   const merged = mergeBefore(start, answer(numbers(501, 1000), { older: true }));
   assert.equal(merged.lines.length, KEPT);
   assert.equal(merged.newer, true);
   assert.equal(mergeAfter(merged, answer(numbers(KEPT + 501, KEPT + 1000))).newer, false);
+});
+
+test("a search goes on where it stopped, also after answers without a match", () => {
+  const part = (first: number, last: number): LogLines["searched"] => ({ first: { id: first, time: first }, last: { id: last, time: last } });
+  let loaded = opened(answer([], { older: true, searched: part(801, 1000) }));
+  assert.deepEqual([stoppedAt(loaded), firstId(loaded), lastId(loaded)], [801, 801, 1000]);
+  loaded = mergeBefore(loaded, answer([], { older: true, searched: part(601, 800) }));
+  assert.deepEqual([stoppedAt(loaded), firstId(loaded), lastId(loaded)], [601, 601, 1000]);
+  loaded = mergeAfter(loaded, answer([], { searched: part(1001, 1200) }));
+  assert.deepEqual([stoppedAt(loaded), firstId(loaded), lastId(loaded)], [601, 601, 1200]);
+  loaded = mergeBefore(loaded, answer([500, 520], { older: true, searched: part(500, 600) }));
+  assert.deepEqual([stoppedAt(loaded), firstId(loaded), ids(loaded)], [null, 500, [500, 520]]);
+  loaded = mergeBefore(loaded, answer([7], { searched: part(1, 499) }));
+  assert.deepEqual([stoppedAt(loaded), loaded.older, ids(loaded)], [null, false, [7, 500, 520]]);
+});
+
+test("lines after a moment are added until there are no newer ones", () => {
+  const loaded = mergeAfter(opened(answer([3, 4], { older: true, newer: true })), answer([5, 6], { newer: true }));
+  assert.deepEqual([ids(loaded), loaded.newer, loaded.older], [[3, 4, 5, 6], true, true]);
+  assert.equal(mergeAfter(loaded, answer([7])).newer, false);
 });
 
 test("an export contains what the view shows, not what it asked for on the way", () => {

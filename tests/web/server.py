@@ -20,14 +20,15 @@ from tests.helpers.waiting import wait_until
 # `det ui` itself refuses to start if the page was not built, as in a clone without Node.
 _PROGRAM = """
 import json, sys
+from importlib import import_module
 from pathlib import Path
-from determined.web import client_connections
 from determined.web.serve import serve
 
 options = json.loads(sys.argv[2])
 for name, value in options.pop("limits", {}).items():
-    assert hasattr(client_connections, name)
-    setattr(client_connections, name, value)
+    module, _, constant = name.rpartition(".")
+    assert hasattr(import_module(f"determined.web.{module}"), constant)
+    setattr(import_module(f"determined.web.{module}"), constant, value)
 
 def announce(started):
     said = {"url": started.url, "token": str(started.token_file), "login": str(started.login_file)}
@@ -74,7 +75,7 @@ class Server:
 
 @contextmanager
 def running_server(static: Path, env: dict[str, str] | None = None, **options: Any) -> Iterator[Server]:
-    """Start a server, and end it. `limits` are constants of `web/client_connections.py`; others are of `serve`."""
+    """Start a server, and end it. `limits` are constants of modules of `web`; other options are those of `serve`."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(static), json.dumps(options)],
         env={**os.environ, **(env or {})},

@@ -93,14 +93,20 @@ def test_idle_connections_of_others_do_not_use_up_the_file_descriptors(static: P
     ],
 )
 def test_a_connection_without_a_request_is_closed(static: Path, sent: bytes) -> None:
-    with running_server(static, limits={"REQUEST_SECONDS": 0.5}) as server, connected(server) as client:
+    with (
+        running_server(static, limits={"client_connections.REQUEST_SECONDS": 0.5}) as server,
+        connected(server) as client,
+    ):
         client.sendall(sent)
         wait_for_end(client)
         wait_until(lambda: open_connections(server) == 0)
 
 
 def test_single_bytes_do_not_extend_the_time_for_a_request(static: Path) -> None:
-    with running_server(static, limits={"REQUEST_SECONDS": 0.5}) as server, connected(server) as client:
+    with (
+        running_server(static, limits={"client_connections.REQUEST_SECONDS": 0.5}) as server,
+        connected(server) as client,
+    ):
         client.sendall(b"GET / HTTP/1.1\r\nX: ")
 
         def ended() -> bool:
@@ -116,7 +122,7 @@ def test_single_bytes_do_not_extend_the_time_for_a_request(static: Path) -> None
 def test_a_client_that_does_not_read_its_answer_is_disconnected(static: Path) -> None:
     (static / "large.js").write_bytes(b"x" * 20_000_000)
     request = b"GET /static/large.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    limits: dict[str, Any] = {"REQUEST_SECONDS": 0.5, "STALLED_SECONDS": 0.5}
+    limits: dict[str, Any] = {"client_connections.REQUEST_SECONDS": 0.5, "client_connections.STALLED_SECONDS": 0.5}
     with running_server(static, limits=limits) as server, connected(server) as client:
         client.sendall(request)
         wait_until(lambda: open_connections(server) == 1)
@@ -126,7 +132,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(static: Path) ->
 def test_a_client_that_reads_slowly_gets_its_answer(static: Path) -> None:
     (static / "large.js").write_bytes(b"x" * 20_000_000)
     request = b"GET /static/large.js HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    limits: dict[str, Any] = {"REQUEST_SECONDS": 0.2, "STALLED_SECONDS": 2.0}
+    limits: dict[str, Any] = {"client_connections.REQUEST_SECONDS": 0.2, "client_connections.STALLED_SECONDS": 2.0}
     with running_server(static, limits=limits) as server, connected(server) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         client.sendall(request)
@@ -161,7 +167,10 @@ def test_a_request_without_an_end_is_refused(static: Path) -> None:
 
 
 def test_requests_on_one_connection_are_answered_one_after_the_other(static: Path) -> None:
-    with running_server(static, limits={"REQUEST_SECONDS": 5.0}) as server, connected(server) as client:
+    with (
+        running_server(static, limits={"client_connections.REQUEST_SECONDS": 5.0}) as server,
+        connected(server) as client,
+    ):
         request = b"GET /static/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
         client.sendall(request * 5 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
         assert wait_for_end(client).count(b"HTTP/1.1 200") == 6

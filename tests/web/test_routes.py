@@ -280,6 +280,62 @@ def test_log_lines_are_paged_searched_and_cut(site: Site, store: Store) -> None:
     site.get("/api/logs", 422)
 
 
+def test_a_search_that_takes_too_long_says_what_it_has_read_and_can_be_continued(
+    site: Site, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("determined.web.api.logs._SECONDS_TO_SEARCH", 0)  # each request then reads one page
+    monkeypatch.setattr("determined.web.api.logs._PAGE", 20)
+    attempt = begin(store)
+    texts = {3: "match", 44: "match", 45: "match", 46: "match"}
+    store.write(
+        [LogRow(attempt.trial_id, 1, 0, n, "stdout", texts.get(n, "other"), 100.0 + n, None) for n in range(100)]
+    )
+    base = f"/api/logs?trial={attempt.trial_id}&text=^mat&regex=1"
+    everything = [line["id"] for line in site.get(f"/api/logs?trial={attempt.trial_id}")["lines"]]
+    newest = site.get(base)
+    assert (newest["lines"], newest["older"], newest["newer"]) == ([], True, False)
+    assert newest["searched"] == {
+        "first": {"id": everything[80], "time": 180.0},
+        "last": {"id": everything[99], "time": 199.0},
+    }
+    found: list[int] = []
+    answer = newest
+    while answer["older"]:
+        answer = site.get(f"{base}&before={answer['searched']['first']['id']}&limit=2")
+        assert answer["newer"]
+        found = [*(line["id"] for line in answer["lines"]), *found]
+    assert found == [everything[3], *everything[44:47]]
+    found, answer = [], site.get(f"{base}&after={everything[0]}&limit=2")
+    while answer["newer"]:
+        found += [line["id"] for line in answer["lines"]]
+        answer = site.get(f"{base}&after={answer['searched']['last']['id']}&limit=2")
+    assert found == [everything[3], *everything[44:47]]
+    around = site.get(f"{base}&around_time=150")
+    assert [line["id"] for line in around["lines"]] == everything[44:47]
+    assert (around["older"], around["newer"]) == (True, True)
+    assert [place["time"] for place in around["searched"].values()] == [130.0, 169.0]
+    assert site.get(f"/api/logs?trial={attempt.trial_id}&text=match")["searched"] is None
+
+
+def test_a_log_is_downloaded_as_text(site: Site, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("determined.web.api.log_file._PAGE", 3)
+    lease = held_experiment(store)
+    trials = store.experiments.commit(lease, Change(new_trials=(new_trial(0), new_trial(1))))
+    long = "y" * 100_000
+    for number, text in enumerate(["a", HOSTILE[6], long, "d"]):
+        store.write([LogRow(trial, 1, 2, number, "stdout", text, 100.0 + number, None) for trial in trials])
+    answer = site.ask("GET", f"/api/logs/file?trial={trials[1]}", site.bearer)
+    assert answer.headers["content-disposition"] == f'attachment; filename="trial_{trials[1]}_log.txt"'
+    time = "1970-01-01T00:01:4{}.000+00:00"
+    lines = [f"[{time.format(number)}] [rank=2] {text}" for number, text in enumerate(["a", "?", long, "d"])]
+    assert re.sub(r"\\\\?ud800 half", "?", answer.text).splitlines() == lines
+    both = site.ask("GET", f"/api/logs/file?experiment={lease.experiment_id}", site.bearer).text.splitlines()
+    assert both[:2] == [f"[{time.format(0)}] [trial {trial}] [rank=2] a" for trial in trials]
+    assert len(both) == 8
+    for wrong, status in (("", 422), ("?trial=1&experiment=1", 422), ("?trial=77", 404), ("?experiment=77", 404)):
+        assert site.ask("GET", f"/api/logs/file{wrong}", site.bearer).status_code == status
+
+
 def test_the_log_of_an_experiment_is_limited_to_some_trials(site: Site, store: Store) -> None:
     lease = held_experiment(store)
     trials = store.experiments.commit(lease, Change(new_trials=tuple(new_trial(number) for number in range(4))))

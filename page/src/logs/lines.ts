@@ -11,6 +11,27 @@ export interface Loaded {
   older: boolean;
   /** Whether the newest lines are missing. */
   newer: boolean;
+  /** The part of the log that a pattern was searched in; null without a pattern. */
+  searched: LogLines["searched"];
+}
+
+export function opened(answer: LogLines, newer = answer.newer): Loaded {
+  return { lines: answer.lines, older: answer.older, newer, searched: answer.searched };
+}
+
+/** The id before which older lines are to be requested: a search goes on where it stopped, also without a match. */
+export function firstId({ lines, searched }: Loaded): number | null {
+  return searched?.first.id ?? lines[0]?.id ?? null;
+}
+
+/** The id after which newer lines are to be requested. */
+export function lastId({ lines, searched }: Pick<Loaded, "lines" | "searched">): number | null {
+  return searched?.last.id ?? lines[lines.length - 1]?.id ?? null;
+}
+
+/** The time back to which a pattern was searched, where the search stopped before the first line of the log; else null. */
+export function stoppedAt({ lines, older, searched }: Loaded): number | null {
+  return older && searched && searched.first.id !== lines[0]?.id ? searched.first.time : null;
 }
 
 /** The stream that a line belongs to: the next line of the stream replaces the state of a progress bar. */
@@ -21,16 +42,30 @@ function streamOf(line: LogLine): string {
 export function mergeAfter(before: Loaded, answer: LogLines): Loaded {
   const known = new Set(before.lines.map((line) => line.id));
   const added = answer.lines.filter((line) => !known.has(line.id));
-  if (added.length === 0) return before.newer ? { ...before, newer: false } : before;
-  const newer = new Set(added.map(streamOf));
-  const lines = [...before.lines.filter((line) => line.finished || !newer.has(streamOf(line))), ...added];
-  return { lines: lines.slice(-KEPT), older: before.older || lines.length > KEPT, newer: false };
+  const searched = before.searched && answer.searched ? { first: before.searched.first, last: answer.searched.last } : before.searched ?? answer.searched;
+  if (added.length === 0 && searched === before.searched && before.newer === answer.newer) return before;
+  const streams = new Set(added.map(streamOf));
+  const lines = [...before.lines.filter((line) => line.finished || !streams.has(streamOf(line))), ...added];
+  const kept = lines.slice(-KEPT);
+  return {
+    lines: kept, older: before.older || lines.length > KEPT, newer: answer.newer,
+    searched: searched && lines.length > KEPT ? { first: placeOf(kept[0]!), last: searched.last } : searched,
+  };
 }
 
 export function mergeBefore(before: Loaded, answer: LogLines): Loaded {
   const known = new Set(before.lines.map((line) => line.id));
   const lines = [...answer.lines.filter((line) => !known.has(line.id)), ...before.lines];
-  return { lines: lines.slice(0, KEPT), older: answer.older, newer: before.newer || lines.length > KEPT };
+  const kept = lines.slice(0, KEPT);
+  const searched = before.searched && answer.searched ? { first: answer.searched.first, last: before.searched.last } : before.searched ?? answer.searched;
+  return {
+    lines: kept, older: answer.older, newer: before.newer || lines.length > KEPT,
+    searched: searched && lines.length > KEPT ? { first: searched.first, last: placeOf(kept[kept.length - 1]!) } : searched,
+  };
+}
+
+function placeOf(line: LogLine): { id: number; time: number } {
+  return { id: line.id, time: line.time };
 }
 
 /**
@@ -44,8 +79,8 @@ export async function follow(last: number | null, ask: (after: number | null) =>
     const answer = await ask(after);
     show((before) => mergeAfter(before, answer));
     if (!answer.newer) return;
-    after = answer.lines[answer.lines.length - 1]?.id ?? null;
+    after = lastId(answer);
   }
-  const { lines, older } = await ask(null);
-  show(() => ({ lines, older, newer: false }));
+  const newest = await ask(null);
+  show(() => opened(newest, false));
 }

@@ -1,16 +1,18 @@
 // A log with filters, a live tail, and links to the moment on the curves.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { setParams, useAddress } from "../address.ts";
 import { ApiError, exported, get, supersede, withQuery } from "../api.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
 import type { LogLine, LogLines } from "../types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
-import { follow, LIMIT, mergeBefore, type Loaded } from "./lines.ts";
+import { Download } from "../ui/download.tsx";
+import { firstId, follow, lastId, LIMIT, mergeAfter, mergeBefore, opened, stoppedAt, type Loaded } from "./lines.ts";
+import { LogFilters } from "./log_filters.tsx";
 import { Pieces } from "./pieces.tsx";
 
 const LONG = 4000;
-const NOTHING: Loaded = { lines: [], older: false, newer: false };
+const NOTHING: Loaded = { lines: [], older: false, newer: false, searched: null };
 
 interface Place {
   trial?: number;
@@ -36,7 +38,12 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   const busy = useRef(false);
   /** The version of the store that the lines show. */
   const shown = useRef("");
-  const opened = useRef<string | null>(null);
+  const first = useRef<string | null>(null);
+  /** Whether the marked line was scrolled to: only once, or other lines could not be looked at. */
+  const centred = useRef(false);
+  /** The distance from the end of the log to what is in sight, which stays there while older lines are added above it. */
+  const below = useRef<number | null>(null);
+  const [continuing, setContinuing] = useState(false);
   // With the version of the store known before the lines are asked for, nothing that is written later is missed.
   const ready = exported !== null || live.store !== null || live.problem !== null;
 
@@ -65,15 +72,18 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
     });
   };
   const open = (): void => loadNewest(async (change) => {
-    const { lines, older } = await get<LogLines>(path({ around_time: at }));
-    change(() => ({ lines, older, newer: false }));
+    const answer = await get<LogLines>(path({ around_time: at }));
+    change(() => opened(answer, at !== null && answer.newer));
   });
   useEffect(() => {
     if (!ready) return;
     const asked = path({ around_time: at });
-    supersede(opened.current, asked);
-    opened.current = asked;
+    supersede(first.current, asked);
+    first.current = asked;
     present.current = {};
+    centred.current = false;
+    setContinuing(false);
+    setPicked(null);
     setLoaded(null);
     setFollowing(at === null);
     open();
@@ -81,23 +91,32 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
   useEffect(() => {
     if (busy.current) return;
     if (!loaded) return void (error && open());
-    if (!following || at !== null || (live.version === shown.current && !loaded.newer)) return;
-    loadNewest((change) => follow(loaded.lines[loaded.lines.length - 1]?.id ?? null, (after) => get<LogLines>(path({ after })), change));
+    if (!following || (at !== null && loaded.newer) || (live.version === shown.current && !loaded.newer)) return;
+    loadNewest((change) => follow(lastId(loaded), (after) => get<LogLines>(path({ after })), change));
   }, [live.version, live.problem, following, loaded, round]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = frame.current;
     if (!element || !loaded) return;
-    if (at !== null) element.querySelector(".here")?.scrollIntoView({ block: "center" });
+    if (below.current !== null) element.scrollTop = element.scrollHeight - below.current;
+    else if (at !== null && !centred.current) element.querySelector(".here")?.scrollIntoView({ block: "center" });
     else if (following) element.scrollTop = element.scrollHeight;
+    below.current = null;
+    centred.current = true;
+    if (!loaded.newer && element.scrollHeight <= element.clientHeight) setFollowing(true); // There is nothing to scroll.
   }, [loaded]);
 
-  const older = (): void => {
-    const top = loaded?.lines[0];
-    if (top) void load(async (change) => {
-      const answer = await get<LogLines>(path({ before: top.id }));
-      change((before) => mergeBefore(before, answer));
-    });
+  /** Requests lines before or after those that are loaded. */
+  const more = (query: { before: number | null } | { after: number | null }, merge: typeof mergeBefore): void => {
+    setContinuing(true);
+    const mine = present.current;
+    void load(async (change) => {
+      const answer = await get<LogLines>(path(query));
+      if (merge === mergeBefore && frame.current) below.current = frame.current.scrollHeight - frame.current.scrollTop;
+      change((before) => merge(before, answer));
+    }).then(() => present.current === mine && setContinuing(false));
   };
+  const older = (): void => void (loaded && more({ before: firstId(loaded) }, mergeBefore));
+  const newer = (): void => void (loaded && more({ after: lastId(loaded) }, mergeAfter));
   const scrolled = (): void => {
     const element = frame.current;
     if (element) setFollowing(element.scrollHeight - element.scrollTop - element.clientHeight < 40);
@@ -107,28 +126,40 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
     Math.abs(line.time - moment) < Math.abs((loaded.lines[best]?.time ?? Infinity) - moment) ? index : best, 0);
   const keys = (event: KeyboardEvent): void => {
     const lines = loaded?.lines ?? [];
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     const before = picked === null ? here : lines.findIndex((line) => line.id === picked);
-    const next = { ArrowDown: before + 1, ArrowUp: before - 1 }[event.key];
-    if (next === undefined || !lines[next]) return;
+    const items = [...frame.current?.querySelectorAll("li") ?? []];
+    // Without a line to start from, it is the last one while the log is followed, else the first one in sight.
+    const top = frame.current?.getBoundingClientRect().top ?? 0;
+    const start = following ? lines.length - 1 : items.findIndex((item) => item.getBoundingClientRect().top >= top);
+    const next = before < 0 ? start : before + (event.key === "ArrowDown" ? 1 : -1);
+    if (!lines[next]) return;
     setPicked(lines[next].id);
-    frame.current?.querySelectorAll("li")[next]?.scrollIntoView({ block: "nearest" });
+    items[next]?.scrollIntoView({ block: "nearest" });
     event.preventDefault();
   };
+  const stopped = loaded && stoppedAt(loaded);
+  const continued = stopped !== null && <>
+    <span>Searched back to {formatTime(stopped, true)}.</span> <button disabled={continuing} onClick={older}>{continuing ? "Searching …" : "Continue"}</button>
+  </>;
   return (
     <section class="panel">
       <LogFilters />
       {error && <ErrorNotice error={error} />}
       {!loaded ? !error && <div class="loading" role="status"><span>Loading the log …</span></div> : loaded.lines.length === 0 ? (
-        <Empty title={Object.values(filters).some(Boolean) ? "No line matches" : "Nothing was printed"} />
+        <Empty title={stopped !== null ? "No line matches so far" : Object.values(filters).some(Boolean) ? "No line matches" : "Nothing was printed"}>{continued && <div class="row">{continued}</div>}</Empty>
       ) : (
         <div class="log" ref={frame} onScroll={scrolled} onKeyDown={keys} tabIndex={0} role="log" aria-label="Log" aria-live="off">
-          {loaded.older && <button class="plain" onClick={older}>Older lines</button>}
+          {continued ? <div class="log-more">{continued}</div> : loaded.older && <div class="log-more"><button class="plain" disabled={continuing} onClick={older}>Older lines</button></div>}
           <ol>{loaded.lines.map((line, index) => <Line key={line.id} line={line} here={picked === null ? index === here : line.id === picked} onPick={(one) => setPicked(one.id)} {...(name ? { name } : {})} />)}</ol>
+          {at !== null && loaded.newer && <div class="log-more"><button class="plain" disabled={continuing} onClick={newer}>Newer lines</button></div>}
         </div>
       )}
       <div class="table-foot row">
         <span>{formatCount(loaded?.lines.length ?? 0)} lines</span>
-        {at !== null ? <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button> : <span>{following ? "following" : "not following: scroll to the end to follow"}</span>}
+        {at !== null && <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button>}
+        {!loaded?.newer && <span>{following ? "following" : "not following: scroll to the end to follow"}</span>}
+        <span class="end"><Download path={withQuery("/api/logs/file", { trial: place.trial, experiment: place.experiment })} label="Download the log" title="All lines, without the filters" /></span>
       </div>
     </section>
   );
@@ -146,35 +177,8 @@ function Line({ line, here, name, onPick }: { line: LogLine; here: boolean; name
       {line.rank !== null && line.rank > 0 && <span class="who">rank {line.rank}</span>}
       <span class="said"><Pieces text={text} />
         {left > 0 && <button class="plain" onClick={() => setAll(true)}>{formatCount(left)} more characters</button>}
-        {line.cut > 0 && <span class="quiet"> [{formatCount(line.cut)} characters were not stored]</span>}
+        {line.cut > 0 && <span class="quiet"> [{formatCount(line.cut)} more characters are in the download]</span>}
       </span>
     </li>
-  );
-}
-
-function LogFilters() {
-  const { params } = useAddress();
-  const [find, setFind] = useState(params.get("find") ?? "");
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const value = (name: string): string => params.get(name) ?? "";
-  return (
-    <div class="toolbar">
-      <input class="grow" type="search" data-filter aria-label="Search the log" placeholder="Search the log" value={find} onInput={(event) => {
-        const text = event.currentTarget.value;
-        setFind(text);
-        clearTimeout(timer.current);
-        timer.current = setTimeout(() => setParams({ find: text }), 250);
-      }} />
-      <label class="field"><input type="checkbox" checked={value("regex") === "1"} onChange={() => setParams({ regex: value("regex") ? null : "1" })} />pattern</label>
-      <label class="field">Level
-        <select value={value("level")} onChange={(event) => setParams({ level: event.currentTarget.value })}>
-          <option value="">all</option>{["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((level) => <option key={level}>{level}</option>)}
-        </select>
-      </label>
-      <label class="field">Stream
-        <select value={value("stream")} onChange={(event) => setParams({ stream: event.currentTarget.value })}><option value="">both</option><option>stdout</option><option>stderr</option></select>
-      </label>
-      <label class="field">Rank<input type="number" min="0" value={value("rank")} style={{ width: "64px" }} onChange={(event) => setParams({ rank: event.currentTarget.value })} /></label>
-    </div>
   );
 }

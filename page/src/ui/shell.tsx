@@ -2,7 +2,7 @@
 import { Component, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { currentAddress } from "../address.ts";
-import { exported, exportedPaths, postForFile } from "../api.ts";
+import { exported, exportedPaths, getFile } from "../api.ts";
 import { saveBlob } from "../charts/files.ts";
 import { formatTime, sentence } from "../format.ts";
 import { useLive } from "../live.ts";
@@ -40,7 +40,7 @@ async function exportView(): Promise<void> {
   const address = currentAddress();
   const query = address.params.toString();
   try {
-    const file = await postForFile("/api/export", { address: query ? `${address.path}?${query}` : address.path, requests: exportedPaths() });
+    const file = await getFile("/api/export", { address: query ? `${address.path}?${query}` : address.path, requests: exportedPaths() });
     saveBlob(file.blob, file.name);
   } catch (error) {
     say(`Not exported: ${error instanceof Error ? error.message : String(error)}`, "bad");

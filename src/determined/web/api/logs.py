@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from itertools import compress
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
@@ -24,7 +24,7 @@ router = APIRouter(route_class=Route)
 _LONGEST_LINE = 20_000  # characters that are sent; a browser takes seconds for a line of a megabyte
 _LONGEST_SEARCHED = 4000  # characters that a regular expression is applied to
 _SECONDS_TO_SEARCH = 2.0
-_LEAST_SECONDS = 0.5  # for each page, even at the end of the search: a process has to start
+_LEAST_SECONDS = 1.5  # for each page, even at the end of the search: a process has to start, also on a busy machine
 _PAGE = 2000
 
 
@@ -47,15 +47,32 @@ class LogLine(TypedDict):
     finished: bool
 
 
+class LogPlace(TypedDict):
+    """A line of a log that was searched, and when it was written."""
+
+    id: int
+    time: float
+
+
+class SearchedPart(TypedDict):
+    """The first and the last line of the part of a log that was searched: all matching lines between them are known."""
+
+    first: LogPlace
+    last: LogPlace
+
+
 class LogLines(TypedDict):
     """Log lines in order, and whether there are matching ones before and after them.
 
-    `older` is also true if the search for a regular expression has run out of time.
+    A search for a regular expression ends after some seconds. `searched` is the part that it has read, null without an
+    expression or if the log is empty; `older` and `newer` then say whether lines before and after this part were left
+    out. To continue, ask for the lines before `searched.first` or after `searched.last`.
     """
 
     lines: list[LogLine]
     older: bool
     newer: bool
+    searched: SearchedPart | None
 
 
 @router.get("/api/logs")
@@ -100,62 +117,113 @@ def logs(
             store.experiments.trial(trial)
         elif experiment is not None:
             store.experiments.get(experiment)
-        search = _Search(store, only, pattern)
-        if around_time is not None:
-            found = search.around(which, around_time, limit)
+        read = _Plain(store, only) if pattern is None else _Search(store, only, pattern)
+        if around_time is None:
+            found = read.page(which._replace(after=after, before=before, last=after is None), limit)
         else:
-            last = after is None
-            found = search.page(which._replace(after=after, before=before, last=last), limit)
-        older = bool(found) and bool(search.page(which._replace(before=found[0][1].id, last=True), 1))
-        newer = bool(found) and bool(search.page(which._replace(after=found[-1][1].id), 1))
-    return {"lines": [_line(*one) for one in found], "older": older or search.gave_up, "newer": newer}
+            found = _around(store, read, which, around_time, limit)
+    return {
+        "lines": [_line(*one) for one in found.lines],
+        "older": found.older,
+        "newer": found.newer,
+        "searched": found.searched,
+    }
+
+
+class _Page(NamedTuple):
+    """Lines of a log with their trials, and the other fields of `LogLines`."""
+
+    lines: list[tuple[int, Log]]
+    older: bool
+    newer: bool
+    searched: SearchedPart | None = None
+
+
+class _Plain:
+    """Reads pages of log lines, filtered by the database."""
+
+    def __init__(self, store: Store, only: LogFilter) -> None:
+        self._store = store
+        self._only = only
+
+    def page(self, which: LogRange, limit: int) -> _Page:
+        """Return at most `limit` lines."""
+        found = self._store.overview.log_page(which, self._only, limit)
+        if not found:
+            return _Page([], older=False, newer=False)
+        unlimited = which._replace(after=None, before=None)
+        before = unlimited._replace(before=found[0][1].id, last=True)
+        after = unlimited._replace(after=found[-1][1].id, last=False)
+        older, newer = (bool(self._store.overview.log_page(one, self._only, 1)) for one in (before, after))
+        return _Page(found, older, newer)
 
 
 class _Search:
-    """Reads pages of log lines, and filters them by a regular expression, which the database cannot do."""
+    """Searches pages of log lines for a regular expression, which the database cannot do, until the time is over."""
 
-    def __init__(self, store: Store, only: LogFilter, pattern: str | None) -> None:
+    def __init__(self, store: Store, only: LogFilter, pattern: str) -> None:
         self._store = store
         self._only = only
         self._pattern = pattern
-        self._deadline = time.monotonic() + _SECONDS_TO_SEARCH
-        self.gave_up = False
 
-    def page(self, which: LogRange, limit: int) -> list[tuple[int, Log]]:
-        """Return at most `limit` matching lines; set `gave_up` if the time was over before all were searched."""
-        if self._pattern is None:
-            return self._store.overview.log_page(which, self._only, limit)
+    def page(self, which: LogRange, limit: int) -> _Page:
+        """Return at most `limit` matching lines, those that were found before the time was over."""
+        deadline = time.monotonic() + _SECONDS_TO_SEARCH
         found: list[tuple[int, Log]] = []
-        while len(found) < limit:
-            page = self._store.overview.log_page(which, self._only, _PAGE)
-            more = self._matching(self._pattern, page)
-            found = [*more, *found] if which.last else [*found, *more]
-            if len(page) < _PAGE:
-                break
-            if time.monotonic() > self._deadline:
-                self.gave_up = True
-                break
-            which = which._replace(before=page[0][1].id) if which.last else which._replace(after=page[-1][1].id)
-        return found[-limit:] if which.last else found[:limit]
+        read: list[Log] = []  # the first and the last line of each page
+        is_end = False
+        place = which
+        while not is_end and len(found) < limit and (not read or time.monotonic() < deadline):
+            page = self._store.overview.log_page(place, self._only, _PAGE)
+            is_end = len(page) < _PAGE
+            if page:
+                try:
+                    more = self._matching(page, deadline)
+                except TimeoutError as error:
+                    if read:  # a search that begins with this page has more time for it
+                        is_end = False
+                        break
+                    why = f"text: {error}: write it without repetitions inside of repetitions"
+                    raise HTTPException(422, why) from None
+                found = [*more, *found] if which.last else [*found, *more]
+                read += [page[0][1], page[-1][1]]
+                place = place._replace(before=page[0][1].id) if which.last else place._replace(after=page[-1][1].id)
+        if not read:
+            return _Page([], older=False, newer=False)
+        first, last = min(read, key=_id), max(read, key=_id)
+        if len(found) > limit and which.last:
+            found, is_end = found[-limit:], False
+            first = found[0][1]
+        elif len(found) > limit:
+            found, is_end = found[:limit], False
+            last = found[-1][1]
+        older, newer = (not is_end, which.before is not None) if which.last else (which.after is not None, not is_end)
+        return _Page(found, older, newer, {"first": _place(first), "last": _place(last)})
 
-    def _matching(self, pattern: str, page: list[tuple[int, Log]]) -> list[tuple[int, Log]]:
-        """Return the lines of a page that match a regular expression."""
-        if not page:
-            return []
+    def _matching(self, page: list[tuple[int, Log]], deadline: float) -> list[tuple[int, Log]]:
+        """Return the lines of a page that match. Raises TimeoutError if the expression takes too long."""
         texts = [line.text[:_LONGEST_SEARCHED] for _, line in page]
-        try:
-            found = matching(pattern, texts, max(_LEAST_SECONDS, self._deadline - time.monotonic()))
-        except TimeoutError as error:
-            raise HTTPException(422, f"text: {error}: write it without repetitions inside of repetitions") from None
-        return list(compress(page, found))
+        return list(compress(page, matching(self._pattern, texts, max(_LEAST_SECONDS, deadline - time.monotonic()))))
 
-    def around(self, which: LogRange, moment: float, limit: int) -> list[tuple[int, Log]]:
-        """Return lines before and after a time."""
-        first = self._store.overview.first_line_at(which, moment)
-        if first is None:
-            return self.page(which._replace(last=True), limit)
-        before = self.page(which._replace(before=first, last=True), limit // 2)
-        return [*before, *self.page(which._replace(after=first - 1), limit - len(before))]
+
+def _around(store: Store, read: _Plain | _Search, which: LogRange, moment: float, limit: int) -> _Page:
+    """Return lines before and after a time."""
+    first = store.overview.first_line_at(which, moment)
+    if first is None:
+        return read.page(which._replace(last=True), limit)
+    before = read.page(which._replace(before=first, last=True), limit // 2)
+    after = read.page(which._replace(after=first - 1), limit - len(before.lines))
+    parts = [part.searched for part in (before, after) if part.searched is not None]
+    searched: SearchedPart | None = {"first": parts[0]["first"], "last": parts[-1]["last"]} if parts else None
+    return _Page([*before.lines, *after.lines], before.older, after.newer, searched)
+
+
+def _id(line: Log) -> int:
+    return line.id
+
+
+def _place(line: Log) -> LogPlace:
+    return {"id": line.id, "time": line.written}
 
 
 def _check_pattern(text: str) -> None:
