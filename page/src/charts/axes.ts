@@ -101,6 +101,18 @@ export function varying(rows: readonly TrialRow[]): string[] {
   return [...values].filter(([, set]) => set.size > 1).map(([name]) => name).sort();
 }
 
+/** At most this many hyperparameters are shown unless others are chosen. */
+export const FIRST_SHOWN = 10;
+
+/**
+ * The hyperparameters of `all` that charts show: the chosen ones in their order, or else the first ones. One with a brush
+ * is always shown: it filters everything.
+ */
+export function shownHparams(all: readonly string[], chosen: readonly string[] | null, brushes: ReadonlyMap<string, unknown>): string[] {
+  const shown = chosen ? chosen.filter((name) => all.includes(name)) : all.slice(0, FIRST_SHOWN);
+  return [...shown, ...all.filter((name) => brushes.has(name) && !shown.includes(name))];
+}
+
 /** Brushes as text of an address: "lr:0.2~0.5;opt:0~0.1", places on the axes. */
 export function parseBrushes(text: string): Map<string, [number, number]> {
   const found = new Map<string, [number, number]>();

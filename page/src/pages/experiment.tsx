@@ -1,8 +1,8 @@
 // One experiment: its head, its tabs.
 import { useMemo } from "preact/hooks";
 import { ActionMenu, CopyMenu } from "../actions/actions.tsx";
-import { go, joinNumbers, setParams, useAddress, useTabs } from "../address.ts";
-import { metricAxis, brushed, hparamAxis, parseBrushes, varying } from "../charts/axes.ts";
+import { go, joinNumbers, setParams, splitList, useAddress, useTabs } from "../address.ts";
+import { brushed, hparamAxis, metricAxis, parseBrushes, shownHparams, varying, type Axis } from "../charts/axes.ts";
 import { firstLine, formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../format.ts";
 import { LogView } from "../logs/log_view.tsx";
 import { useAnswer } from "../live.ts";
@@ -29,7 +29,10 @@ export interface Shared {
   detail: ExperimentDetail;
   rows: readonly TrialRow[];
   pending: number;
-  axes: ReturnType<typeof hparamAxis>[];
+  /** The hyperparameters in which trials differ; `axes` has those that are chosen, and the metric. */
+  all: string[];
+  axes: Axis[];
+  axisOf: (name: string) => Axis;
   brushes: Map<string, [number, number]>;
   only: Set<number> | null;
 }
@@ -42,7 +45,7 @@ export function ExperimentPage({ id }: { id: number }) {
 function Experiment({ detail }: { detail: ExperimentDetail }) {
   const { row } = detail;
   const { params } = useAddress();
-  const { tab, address } = useTabs(`/experiments/${row.id}`, "curves", ["brush"]);
+  const { tab, address } = useTabs(`/experiments/${row.id}`, "curves", ["brush", "axes"]);
   const defaults = useMemo(() => [...EXPERIMENT_TRIAL_DEFAULTS], []);
   const trials = useAnswer<TrialRows>(trialsPath(params, defaults, row.id));
   const kept = params.get("brush");
@@ -63,15 +66,17 @@ function Experiment({ detail }: { detail: ExperimentDetail }) {
 function TrialTabs({ tab, detail, data }: { tab: string; detail: ExperimentDetail; data: TrialRows }) {
   const { params } = useAddress();
   const { rows } = data;
-  const axes = useMemo(() => {
-    const space = new Map(detail.searched.map((one) => [one.name, one]));
-    const names = varying(rows).slice(0, 10);
-    return [...names.map((name) => hparamAxis(name, rows, space.get(name))), metricAxis(rows)];
-  }, [rows, detail.searched]);
   const brush = params.get("brush") ?? "";
+  const chosen = params.get("axes");
   const brushes = useMemo(() => parseBrushes(brush), [brush]);
+  const all = useMemo(() => varying(rows), [rows]);
+  const axisOf = useMemo(() => {
+    const space = new Map(detail.searched.map((one) => [one.name, one]));
+    return (name: string) => hparamAxis(name, rows, space.get(name));
+  }, [rows, detail.searched]);
+  const axes = useMemo(() => [...shownHparams(all, chosen === null ? null : splitList(chosen), brushes).map(axisOf), metricAxis(rows)], [all, axisOf, chosen, brushes, rows]);
   const only = useMemo(() => brushed(rows, axes, brushes), [rows, axes, brushes]);
-  const shared: Shared = { detail, rows, pending: data.pending_summaries, axes, brushes, only };
+  const shared: Shared = { detail, rows, pending: data.pending_summaries, all, axes, axisOf, brushes, only };
   if (tab === "hparams") return <HparamsTab shared={shared} />;
   if (tab === "search") return <><Brushed shared={shared} /><SearchView id={detail.row.id} rows={rows} only={only} /></>;
   if (tab === "checkpoints") return <><Brushed shared={shared} /><CheckpointsTab path={`/api/experiments/${detail.row.id}/checkpoints`} only={only} /></>;

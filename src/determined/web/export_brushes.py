@@ -19,7 +19,6 @@ Place = Callable[[Row], float | None]
 """The place of a trial on an axis, from 0 to 1; None if it has no value that can be placed."""
 
 _METRIC = "metric"
-_MOST_HPARAMS = 10
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 
 
@@ -32,8 +31,7 @@ def brushed(rows: Sequence[Row], brushes: str, searched: Sequence[Mapping[str, A
     if not ranges:
         return None
     space = {one["name"]: one for one in searched}
-    names = _varying(rows)[:_MOST_HPARAMS]
-    axes = [(name, _hparam_axis(name, rows, space.get(name))) for name in names if name in ranges]
+    axes = [(name, _hparam_axis(name, rows, space.get(name))) for name in _varying(rows) if name in ranges]
     if _METRIC in ranges:
         axes.append((_METRIC, _number_axis(rows, lambda row: _numeric(row["best"]))))
     if not axes:
