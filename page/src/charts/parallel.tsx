@@ -132,7 +132,7 @@ export function Parallel({ rows, axes, brushes, only, onBrush, height = 320 }: {
             const row = nearestRow(point, width);
             setHover(row ? { row, point } : null);
           }}
-          onUp={finish} onLeave={() => setHover(null)} />
+          grabs={(point, width) => axisAt(point, width) !== null} onCancel={() => setDrag(null)} onUp={finish} onLeave={() => setHover(null)} />
         {hover && !drag && <div class="tip" style={{ left: `${hover.point.x + 14}px`, top: `${Math.max(0, hover.point.y - 40)}px` }}><strong>trial {hover.row.id}</strong><br />{axes.map((axis) => `${shorten(axis.title, 18)} ${shorten(axis.text(hover.row), 18)}`).join(", ")}</div>}
       </div></div>
       <RowTable rows={rows} axes={axes} title="parallel coordinates" canvas={() => canvas.current}>
