@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import tarfile
 import urllib.request
 from pathlib import Path
 
@@ -76,6 +77,22 @@ def test_verify_says_that_a_checkpoint_without_hashes_is_compared_by_sizes(runs:
         expect(page.locator("[role=alert]")).to_contain_text("state.json")
     finally:
         state.write_bytes(content)
+
+
+def test_the_metadata_of_a_checkpoint_and_the_archive_of_the_code(
+    runs: Search, visitor: Visitor, tmp_path: Path
+) -> None:
+    page = visitor.open("/trials/17?tab=checkpoints")
+    page.get_by_role("button", name="Contents").first.click()
+    expect(page.locator("td .sheet tr", has_text="steps_completed")).to_contain_text("64")
+    expect(page.locator("td .sheet tr", has_text="state.json")).to_be_visible()
+    page = visitor.open("/experiments/2?tab=code")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download the code").click()
+    assert download.value.suggested_filename == "experiment_2_model_def.tgz"
+    download.value.save_as(tmp_path / "code.tgz")
+    with tarfile.open(tmp_path / "code.tgz") as archive:
+        assert {"train.py", "notes.txt"} <= {Path(name).name for name in archive.getnames()}
 
 
 def test_an_exported_view_opens_from_disk_without_a_server(

@@ -3,10 +3,11 @@ import { useState } from "preact/hooks";
 import { useActions } from "../../actions/actions.tsx";
 import { ApiError, exported, post } from "../../api.ts";
 import { ofTrials } from "../../charts/axes.ts";
-import { formatBytes, formatCount, formatNumber, formatTime, plural, toNumber } from "../../format.ts";
+import { formatBytes, formatCount, formatNumber, formatTime, formatValue, plural, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
 import type { ShownCheckpoint, ShownCheckpoints, Verified } from "../../types.ts";
 import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../../ui/basics.tsx";
+import { Long } from "../../ui/long.tsx";
 
 const MOST = 100;
 
@@ -59,7 +60,7 @@ function Row({ row }: { row: ShownCheckpoint }) {
         <td class="time">{formatTime(row.created)}</td>
         <td>{used.length ? used.map((one) => <div key={one} class="name">{one}</div>) : <span class="quiet">nothing</span>}</td>
         <td><span class="row">
-          <button aria-expanded={files} onClick={() => setFiles(!files)}>Files</button>
+          <button aria-expanded={files} onClick={() => setFiles(!files)}>Contents</button>
           {!exported && !gone && <button disabled={verified === "busy"} onClick={verify}>{verified === "busy" ? "Verifying …" : "Verify now"}</button>}
           {!exported && !gone && <button onClick={() => ask({ action: "register", ids: [row.id], noun: "checkpoint" })}>Register</button>}
           {!exported && !gone && <button class="bad" onClick={() => ask({ action: "delete_checkpoint", ids: [row.id], noun: "checkpoint" })}>Delete</button>}
@@ -67,9 +68,16 @@ function Row({ row }: { row: ShownCheckpoint }) {
         </span>{dialog}</td>
       </tr>
       {verified !== null && verified !== "busy" && <tr><td colSpan={9}><Outcome verified={verified} /></td></tr>}
-      {files && <tr><td colSpan={9}>{row.files.length ? <table class="sheet"><tbody>{row.files.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table> : <span class="quiet">Its files were not recorded.</span>}</td></tr>}
+      {files && <tr><td colSpan={9}><Metadata metadata={row.metadata} />{row.files.length ? <table class="sheet"><tbody>{row.files.map((file) => <tr key={file.path}><td class="mono">{file.path}</td><td class="right">{formatBytes(file.bytes)}</td></tr>)}</tbody></table> : <span class="quiet">Its files were not recorded.</span>}</td></tr>}
     </>
   );
+}
+
+/** What the program stored with the checkpoint. */
+function Metadata({ metadata }: { metadata: ShownCheckpoint["metadata"] }) {
+  const items = Object.entries(metadata);
+  if (items.length === 0) return null;
+  return <table class="sheet"><tbody>{items.map(([name, value]) => <tr key={name}><td class="mono"><Long text={name} most={160} /></td><td class="mono wrap"><Long text={formatValue(value)} /></td></tr>)}</tbody></table>;
 }
 
 /** The result of a verification in words; without stored hashes, as of programs of the Core API, only names and sizes are compared. */

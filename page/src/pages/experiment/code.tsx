@@ -7,6 +7,7 @@ import { formatBytes } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
 import type { CodeDifference, CodeFiles, FileText } from "../../types.ts";
 import { Copy, Empty, Notice, Panel, Shown } from "../../ui/basics.tsx";
+import { Download } from "../../ui/download.tsx";
 
 export function CodeTab({ id }: { id: number }) {
   const { params } = useAddress();
@@ -28,7 +29,7 @@ export function CodeTab({ id }: { id: number }) {
   );
   if (other !== null) return <Difference id={id} other={other} tools={tools} />;
   return (
-    <Panel flush title="Code" tools={tools}>
+    <Panel flush title="Code" tools={<>{tools}{!!answer.data?.files.length && <Download path={`/api/experiments/${id}/code/archive`} label="Download the code" title="All files as a gzipped tar archive" />}</>}>
       <Shown answer={answer} what="the code">{(data) => data.files.length === 0
         ? <Empty title="No code was recorded"><p>{data.note}</p></Empty>
         : <>{data.note && <div class="panel-body"><Notice>{data.note}</Notice></div>}<Files id={id} files={data.files} /></>}
