@@ -138,7 +138,7 @@ export interface Comparison {
   notes: string[];
 }
 
-/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins. `attempt` is null, except for the points that this attempt reported and a later one repeats. */
+/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. `first` and `last` are the first and the last finite point of the whole curve, also if a part of it is drawn. `started` is the time at which the axis of time begins. `attempt` is null, except for the points that this attempt reported and a later one repeats. */
 export interface Curve {
   trial: number;
   attempt: number | null;
@@ -148,14 +148,9 @@ export interface Curve {
   low: (number | null)[];
   high: (number | null)[];
   marks: CurveMark[];
-  ended: CurveEnd | null;
+  first: CurvePoint | null;
+  last: CurvePoint | null;
   failed: boolean;
-}
-
-/** The last point of a curve. */
-export interface CurveEnd {
-  x: number;
-  y: number;
 }
 
 /** Where a curve has values that cannot be drawn, and how many. */
@@ -163,6 +158,12 @@ export interface CurveMark {
   x: number;
   kind: "NaN" | "Infinity" | "-Infinity";
   count: number;
+}
+
+/** A point of a curve. */
+export interface CurvePoint {
+  x: number;
+  y: number;
 }
 
 export interface Curves {

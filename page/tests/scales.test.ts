@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatBytes, formatDuration, formatNumber } from "../src/format.ts";
-import { aboveZero, drawnText, nearest, smoothed, toCsv, toSeries, xRange, yRange, zoomed } from "../src/charts/plot_data.ts";
-import { csv } from "../src/charts/files.ts";
+import { aboveZero, drawnText, nearest, shifted, smoothed, toCsv, toSeries, withinCurves, xRange, yRange, zoomed } from "../src/charts/plot_data.ts";
+import { csv, placed } from "../src/charts/files.ts";
+import { marked } from "../src/charts/marks.ts";
+import { dashesOf } from "../src/charts/palette.tsx";
 import { linearTicks, logTicks, robustRange, scale } from "../src/charts/scales.ts";
 import { pieces } from "../src/logs/ansi.ts";
 import type { Curve, Curves } from "../src/types.ts";
 
 function answer(curves: Partial<Curve>[], x: number[]): Curves {
-  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, attempt: null, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], ended: null, failed: false, ...curve }));
+  const complete = curves.map((curve, at): Curve => ({ trial: at + 1, attempt: null, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], first: null, last: null, failed: false, ...curve }));
   return { version: "", axis: "batches", from: null, to: null, x, curves: complete, note: null } as Curves;
 }
 
@@ -117,8 +119,36 @@ test("what was left out is said", () => {
 
 test("a CSV file names NaN, and a spreadsheet takes no text in it for a formula", () => {
   const text = toCsv(answer([{ low: [1, null], high: [2, null], marks: [{ x: 10, kind: "NaN", count: 1 }] }], [0, 10]), () => '=cmd,"x"');
-  assert.equal(text, 'batches,"\'=cmd,""x"" low","\'=cmd,""x"" high"\n0,1,2\n10,NaN,NaN\n');
+  assert.equal(text, 'batches,"\'=cmd,""x"" low","\'=cmd,""x"" high","\'=cmd,""x"" not finite"\n0,1,2,\n10,,,NaN\n');
+  const both: Curve["marks"] = [{ x: 0, kind: "NaN", count: 2 }, { x: 0, kind: "-Infinity", count: 1 }];
+  assert.equal(toCsv(answer([{ low: [1, 3], high: [2, 3], marks: both }], [0, 10]), () => "a"), 'batches,a low,a high,a not finite\n0,1,2,"2 NaN, -Infinity"\n10,3,3,\n');
   assert.equal(csv([["-cmd", "-3", "+1", "@x", "\ty", -0.1, null, "-Infinity", "a b"]]), "'-cmd,-3,+1,'@x,'\ty,-0.1,,-Infinity,a b\n");
+});
+
+test("an outlier is marked once for each pixel, side and curve", () => {
+  const outliers = [0, 0.2, 0.4, 1, 5].flatMap((x) => [{ x, side: 1, series: 0 }, { x, side: 1, series: 1 }] as const);
+  const places = marked([...outliers, { x: 0, side: -1, series: 0 }], (x) => (x > 4 ? null : Math.floor(x)));
+  assert.deepEqual(places.map(({ x, side, series }) => [x, side, series]), [[0, 1, 0], [0, 1, 1], [1, 1, 0], [1, 1, 1], [0, -1, 0]]);
+});
+
+test("trials of one colour have other dashes in one chart, unless there are too many to tell apart", () => {
+  const dashes = dashesOf([42, 2, 3, 12]);
+  assert.equal(new Set([2, 12, 42].map((trial) => dashes(trial).join())).size, 3);
+  assert.deepEqual([dashes(2), dashes(3)], [[], []]);
+  assert.deepEqual(dashesOf(Array.from({ length: 41 }, (_, at) => at))(11), []);
+});
+
+test("texts of a legend go to the next row where they do not fit", () => {
+  assert.deepEqual(placed(["aaaa", "bbb", "cc"], (text) => text.length, 7).map(({ left, row }) => [left, row]), [[0, 0], [4, 0], [0, 1]]);
+});
+
+test("zooming out until all is shown removes the zoom, and moving keeps the length", () => {
+  const curves = answer([{ first: { x: 0, y: 1 }, last: { x: 50, y: 1 } }, { first: { x: 10, y: 1 }, last: { x: 100, y: 1 } }], []).curves;
+  assert.equal(withinCurves([-5, 100], curves), null);
+  assert.equal(withinCurves([0.5, 99.5], curves), null);
+  assert.deepEqual(withinCurves([2, 100], curves), [2, 100]);
+  assert.deepEqual(shifted([10, 20], 0.5, false), [15, 25]);
+  assert.ok(Math.abs(shifted([10, 1000], 0.5, true)[0] - 100) < 1e-9);
 });
 
 test("the nearest of a sorted list", () => {

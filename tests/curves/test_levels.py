@@ -23,6 +23,7 @@ def _arrays(points: list[tuple[float, float]]) -> tuple[Floats, Floats]:
 
 def _assert_same(one: Level, other: Level) -> None:
     assert one.exponent == other.exponent
+    assert np.array_equal([one.first_x, one.first_value], [other.first_x, other.first_value], equal_nan=True)
     assert np.array_equal([one.last_x, one.last_value], [other.last_x, other.last_value], equal_nan=True)
     for name in ("buckets", "counts", "nans", "positive_infinities", "negative_infinities"):
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
@@ -38,6 +39,8 @@ def test_a_bucket_has_the_extremes_of_its_points(points: list[tuple[float, float
         expected.setdefault(math.floor(x / 2.0**exponent), []).append(value)
     assert level.buckets.tolist() == sorted(expected)
     assert level.points == len(points)
+    first = next((point for point in points if math.isfinite(point[1])), None)
+    assert first == (None if math.isnan(level.first_x) else (level.first_x, level.first_value))
     last = next((point for point in reversed(points) if math.isfinite(point[1])), None)
     assert last == (None if math.isnan(level.last_x) else (level.last_x, level.last_value))
     for place, bucket in enumerate(level.buckets.tolist()):

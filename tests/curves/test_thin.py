@@ -66,6 +66,7 @@ def test_a_level_is_drawn_like_its_points() -> None:
         values = getattr(exact.curves[0], name)
         assert np.array_equal(values, getattr(derived.curves[0], name), equal_nan=True)
     assert exact.curves[0].marks == derived.curves[0].marks
+    assert exact.curves[0].first == derived.curves[0].first == (0.0, 0.0)
     assert exact.curves[0].last == derived.curves[0].last == (9999.0, np.sin(9999 / 50))
 
 

@@ -62,7 +62,7 @@ def _plain(drawing: Drawing) -> object:
         drawing.width,
         drawing.x.tolist(),
         [(str(curve.low.tolist()), str(curve.high.tolist()), curve.marks, curve.points) for curve in drawing.curves],
-        [(curve.drawn, curve.last) for curve in drawing.curves],
+        [(curve.drawn, curve.first, curve.last) for curve in drawing.curves],
     ]
 
 
@@ -142,7 +142,8 @@ def test_a_zoom_draws_every_point_that_fits(store: Store, tmp_path: Path) -> Non
     assert drawing.x.tolist() == list(range(1000, 1011))
     assert drawing.curves[0].high.tolist() == [1 / (1 + step) for step in range(1000, 1011)]
     assert [(curve.points, curve.drawn) for curve in drawing.curves] == [(11, 11), (5, 5)]
-    assert drawing.curves[1].last == (1004.0, 1 / 1005)
+    assert [curve.first for curve in drawing.curves] == [(0.0, 1.0)] * 2
+    assert [curve.last for curve in drawing.curves] == [(2999.0, 1 / 3000), (1004.0, 1 / 1005)]
     whole = reader.drawing([attempt.trial_id, short.trial_id], KEY)
     assert [curve.points for curve in whole.curves] == [3000, 1005]
     assert all(curve.drawn <= 1000 for curve in whole.curves)

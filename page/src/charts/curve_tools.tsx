@@ -1,6 +1,6 @@
 // The choices of a chart of curves, kept in the address: metric, axis, scales, smoothing, range.
 import { joinRange, setParams, splitRange, useAddress } from "../address.ts";
-import { Segments } from "../ui/basics.tsx";
+import { Link, Segments } from "../ui/basics.tsx";
 import type { CurveView } from "./curves.tsx";
 
 const AXES = [["batches", "Batches"], ["epochs", "Epochs"], ["time", "Time"]] as const;
@@ -15,6 +15,16 @@ export function useCurveView(): CurveView {
 
 export function zoomTo(range: [number, number] | null): void {
   setParams({ x: joinRange(range) }, false);
+}
+
+/** Says below a chart which of its curves is highlighted, and leads to its trial. */
+export function Highlighted({ trial }: { trial: number }) {
+  return <p class="row"><span>Trial {trial} is highlighted.</span><Link class="button" to={`/trials/${trial}`}>Open trial {trial}</Link><button onClick={() => setParams({ trial: null })}>Show all alike</button></p>;
+}
+
+/** Highlights the trial of a curve that was clicked; a second click shows all alike. */
+export function highlight(trial: number, highlighted: number | null): void {
+  setParams({ trial: trial === highlighted ? null : String(trial) });
 }
 
 export function CurveTools({ view, metrics, metric, axes }: {

@@ -1,15 +1,16 @@
 // Curves of one metric of any trials: the same component on every page.
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { withQuery } from "../api.ts";
 import { formatCount, formatNumber, plural, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { Curves } from "../types.ts";
+import type { Curve, Curves } from "../types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
-import { fileName, savePng, saveText } from "./files.ts";
-import { colourIndex } from "./palette.tsx";
+import { useKept } from "../ui/in_sight.tsx";
+import { fileName, savePng, saveText, type LegendEntry } from "./files.ts";
+import { colourIndex, cssColour, dashesOf, LineSwatch } from "./palette.tsx";
 import { Plot, type AttemptMark } from "./plot.tsx";
-import { aboveZero, curveName, drawnText, toCsv, toSeries, xRange, yRange } from "./plot_data.ts";
+import { aboveZero, curveName, drawnText, extremes, shifted, toCsv, toSeries, withinCurves, xRange, yRange, zoomed } from "./plot_data.ts";
 
 export interface CurveView {
   axis: string;
@@ -42,7 +43,8 @@ export interface CurvesProps {
   onPick?: (trial: number, x: number) => void;
 }
 
-const LEGEND = 14;
+/** A legend of more curves is closed until somebody opens it. */
+const OPEN_LEGEND = 14;
 const POINTS = 1000;
 /** Many curves lie on top of each other: fewer points of each keep the chart quick, and zooming asks for more. */
 const ALL_POINTS = 200_000;
@@ -58,7 +60,7 @@ function curvesPath(props: CurvesProps): string | null {
 
 export function CurvesChart(props: CurvesProps) {
   const answer = useAnswer<Curves>(curvesPath(props));
-  const [table, setTable] = useState(false);
+  const [table, setTable] = useKept("table", false);
   const canvas = useRef<HTMLCanvasElement | null>(null);
   const height = props.height ?? 380;
   const { view } = props;
@@ -76,6 +78,7 @@ export function CurvesChart(props: CurvesProps) {
     const attempts = attemptText ? data?.attempts.map(({ number, x }) => ({ x, label: `attempt ${number}`, text: attemptText(number) })) : [];
     return [...(attempts ?? []), ...(moment ? [moment] : [])];
   }, [data, props.moment, props.attemptText]);
+  const dashes = useMemo(() => dashesOf(props.trials), [props.trials.join(",")]);
   const overwritten = data?.curves.reduce((sum, curve) => sum + (curve.attempt === null ? 0 : curve.points), 0) ?? 0;
   const marks = data?.curves.reduce((sum, curve) => sum + curve.marks.reduce((all, mark) => all + mark.count, 0), 0) ?? 0;
   useEffect(() => () => void (canvas.current = null), []);
@@ -87,13 +90,14 @@ export function CurvesChart(props: CurvesProps) {
   const valid = data.curves.filter((curve) => curve.attempt === null);
   const failed = valid.filter((curve) => curve.failed).length;
   // A trial that has no points here cannot be highlighted: the others are then drawn as usual.
+  const legend = (): LegendEntry[] => (valid.length > 1 ? valid : []).map(({ trial }) => ({ name: shorten(props.name(trial), 40), colour: cssColour(`--trial-${colourIndex(trial)}`), dashes: dashes(trial) }));
   const highlighted = valid.some((curve) => curve.trial === props.highlighted && curve.points > 0) ? props.highlighted! : null;
   return (
     <figure class="chart" aria-label={`Curves of ${title}`}>
       {answer.error && <ErrorNotice error={answer.error} again={answer.reload} />}
       {data.x.length === 0 && marks === 0
         ? <div style={{ height: `${height}px` }}><Empty title="No points yet"><p>{data.note ?? "Nothing has been reported for this metric."}</p></Empty></div>
-        : <Plot x={drawn.x} series={drawn.series} xRange={shownX} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={drawn.xLog}
+        : <Plot x={drawn.x} series={drawn.series} dashes={dashes} xRange={shownX} yRange={[drawn.y.low, drawn.y.high]} outliers={drawn.y.outliers} axis={data.axis} log={view.log} xLog={drawn.xLog}
             height={height} attempts={marked} name={props.name} label={`Curves of ${title} of ${plural(valid.length, "trial")}`} highlighted={highlighted}
             onZoom={props.onZoom} {...(props.onPick ? { onPick: props.onPick } : {})} canvas={(element) => void (canvas.current = element)} />}
       <figcaption class="chart-foot">
@@ -106,18 +110,13 @@ export function CurvesChart(props: CurvesProps) {
         {props.highlighted != null && highlighted === null && <span>trial {props.highlighted} has no points here</span>}
         {data.note && <span>{data.note}</span>}
         <span class="chart-files">
-          {view.zoom && <button class="plain" onClick={() => props.onZoom(null)}>Show all</button>}
-          {!props.alone && <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title)}>PNG</button>}
+          <ZoomButtons range={shownX} log={drawn.xLog} zoom={view.zoom !== null} onZoom={(range) => props.onZoom(range && withinCurves(range, valid))} />
+          {!props.alone && <button class="plain" onClick={() => canvas.current && savePng(canvas.current, title, legend())}>PNG</button>}
           {!props.alone && <button class="plain" onClick={() => saveText(toCsv(data, props.name), fileName(title, "csv"))}>CSV</button>}
           <button class="plain" aria-expanded={table} onClick={() => setTable(!table)}>Table</button>
         </span>
       </figcaption>
-      {!props.compact && valid.length > 1 && valid.length <= LEGEND && (
-        <ul class="legend">{valid.map((curve) => (
-          <li key={curve.trial}><TrialLink trial={curve.trial} alone={props.alone}>
-            <span class="swatch" style={{ background: `var(--trial-${colourIndex(curve.trial)})` }} /><span class="name">{shorten(props.name(curve.trial), 40)}</span>
-          </TrialLink></li>))}</ul>
-      )}
+      {!props.compact && valid.length > 1 && <Legend curves={valid} dashes={dashes} name={props.name} alone={props.alone} />}
       {table && <CurveTable data={data} name={props.name} alone={props.alone} />}
     </figure>
   );
@@ -127,6 +126,31 @@ function TrialLink({ trial, alone, children }: { trial: number; alone: boolean |
   return alone ? <>{children}</> : <Link to={`/trials/${trial}`}>{children}</Link>;
 }
 
+/** Zooms and moves without a mouse or keys, for example on a phone. The buttons to the right stay in place while one clicks. */
+function ZoomButtons({ range, log, zoom, onZoom }: { range: [number, number]; log: boolean; zoom: boolean; onZoom: (range: [number, number] | null) => void }) {
+  const scaled = (times: number): void => onZoom(zoomed(range, log ? Math.sqrt(range[0] * range[1]) : (range[0] + range[1]) / 2, times, log));
+  return (
+    <>
+      {zoom && <button class="plain" title="Show all (0)" onClick={() => onZoom(null)}>Show all</button>}
+      {zoom && <button class="plain" aria-label="Move left" title="Move left" onClick={() => onZoom(shifted(range, -0.5, log))}>←</button>}
+      {zoom && <button class="plain" aria-label="Move right" title="Move right" onClick={() => onZoom(shifted(range, 0.5, log))}>→</button>}
+      <button class="plain" aria-label="Zoom out" title="Zoom out (−)" disabled={!zoom} onClick={() => scaled(2)}>−</button>
+      <button class="plain" aria-label="Zoom in" title="Zoom in (+)" onClick={() => scaled(0.5)}>+</button>
+    </>
+  );
+}
+
+function Legend({ curves, dashes, name, alone }: {
+  curves: readonly Curve[]; dashes: (trial: number) => readonly number[]; name: (trial: number) => string; alone: boolean | undefined;
+}) {
+  const list = (
+    <ul class="legend">{curves.map(({ trial }) => (
+      <li key={trial}><TrialLink trial={trial} alone={alone}><LineSwatch trial={trial} dashes={dashes(trial)} /><span class="name">{shorten(name(trial), 40)}</span></TrialLink></li>
+    ))}</ul>
+  );
+  return curves.length <= OPEN_LEGEND ? list : <details class="legend-of-many"><summary>Legend of {plural(curves.length, "trial")}</summary>{list}</details>;
+}
+
 /** The values of the chart as a table, for screen readers and for reading exact values. */
 function CurveTable({ data, name, alone }: { data: Curves; name: (trial: number) => string; alone: boolean | undefined }) {
   return (
@@ -134,19 +158,18 @@ function CurveTable({ data, name, alone }: { data: Curves; name: (trial: number)
       <table class="sheet">
         <thead><tr><th>Trial</th><th class="right">Points</th><th class="right">First</th><th class="right">Last</th><th class="right">Least</th><th class="right">Greatest</th><th class="right">Not finite</th></tr></thead>
         <tbody>{data.curves.map((curve) => {
-          const low = curve.low.filter((value) => value !== null);
-          const high = curve.high.filter((value) => value !== null);
+          const [low, high] = extremes(curve);
           const odd = curve.marks.reduce((sum, mark) => sum + mark.count, 0);
           return (
             <tr key={`${curve.trial} ${curve.attempt}`}>
               <td><TrialLink trial={curve.trial} alone={alone}><span class="name">{curveName(curve, name)}</span></TrialLink></td><td class="right">{formatCount(curve.points)}</td>
-              <td class="right">{formatNumber(low[0])}</td><td class="right">{formatNumber(high[high.length - 1])}</td>
-              <td class="right">{formatNumber(low.length ? low.reduce((a, b) => Math.min(a, b)) : null)}</td>
-              <td class="right">{formatNumber(high.length ? high.reduce((a, b) => Math.max(a, b)) : null)}</td><td class="right">{odd}</td>
+              <td class="right">{formatNumber(curve.first?.y)}</td><td class="right">{formatNumber(curve.last?.y)}</td>
+              <td class="right">{formatNumber(low)}</td><td class="right">{formatNumber(high)}</td><td class="right">{odd}</td>
             </tr>
           );
         })}</tbody>
       </table>
+      {data.from !== null && <p class="quiet">First and last are of the whole curve, the rest is of the part that is shown.</p>}
     </div>
   );
 }

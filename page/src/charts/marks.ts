@@ -2,8 +2,7 @@
 import type uPlot from "uplot";
 import { cssColour } from "./palette.tsx";
 import type { PlotProps } from "./plot.tsx";
-
-const MOST_OUTLIERS = 2000;
+import type { Outlier } from "./plot_data.ts";
 
 interface Look {
   panel: string;
@@ -33,17 +32,28 @@ export function drawMarks(plot: uPlot, props: PlotProps, colour: (trial: number)
       drawNonFinite(ctx, place, bbox, ratio, mark.kind, own, room, look);
       if (room) last[mark.kind] = place;
     }
-    if (one.curve.failed && one.curve.ended && inside(one.curve.ended.x)) {
-      const end = Math.min(props.yRange[1], Math.max(props.yRange[0], one.curve.ended.y));
-      drawCross(ctx, x(one.curve.ended.x), plot.valToPos(end, "y", true), ratio, own, look);
+    if (one.curve.failed && one.curve.last && inside(one.curve.last.x)) {
+      const end = Math.min(props.yRange[1], Math.max(props.yRange[0], one.curve.last.y));
+      drawCross(ctx, x(one.curve.last.x), plot.valToPos(end, "y", true), ratio, own, look);
     }
   });
-  for (const outlier of props.outliers.slice(0, MOST_OUTLIERS)) {
-    if (!inside(outlier.x)) continue;
+  for (const outlier of marked(props.outliers, (value) => (inside(value) ? Math.round(x(value)) : null))) {
     const edge = outlier.side > 0 ? bbox.top : bbox.top + bbox.height;
     drawTriangle(ctx, x(outlier.x), edge, outlier.side > 0 ? -1 : 1, ratio, colour(props.series[outlier.series]!.trial));
   }
   ctx.restore();
+}
+
+/** One outlier for each pixel, side and series: others would be drawn on top of each other. `pixel` is null outside of the chart. */
+export function marked(outliers: readonly Outlier[], pixel: (x: number) => number | null): Outlier[] {
+  const seen = new Set<string>();
+  return outliers.filter((outlier) => {
+    const at = pixel(outlier.x);
+    const place = `${at} ${outlier.side} ${outlier.series}`;
+    if (at === null || seen.has(place)) return false;
+    seen.add(place);
+    return true;
+  });
 }
 
 /** Draws NaN as a box with "N" at the foot of the chart, an infinity as "∞" at its top or foot; only a tick without `room`. */

@@ -16,6 +16,26 @@ export function trialColours(): string[] {
   return Array.from({ length: COLOURS }, (_, at) => cssColour(`--trial-${at}`));
 }
 
+/** The dashes of the trials of one chart whose colour is the same, in pixels; the first of them is drawn solid. */
+const DASHES: readonly (readonly number[])[] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 2]];
+/** Dashes of more curves than these cannot be told apart. */
+const MOST_DASHED = 40;
+
+/** Returns the dashes of each trial of a chart. The colour is that of the trial; the dashes depend on the others in the chart. */
+export function dashesOf(trials: Iterable<number>): (trial: number) => readonly number[] {
+  const sorted = [...new Set(trials)].sort((a, b) => a - b);
+  const seen = Array<number>(COLOURS).fill(0);
+  const found = new Map(sorted.length > MOST_DASHED ? [] : sorted.map((trial) => [trial, DASHES[seen[colourIndex(trial)]!++ % DASHES.length]!]));
+  return (trial) => found.get(trial) ?? [];
+}
+
+/** The line of a trial in a chart: its colour and its dashes. */
+export function LineSwatch({ trial, dashes }: { trial: number; dashes: readonly number[] }) {
+  return (
+    <svg class="line-swatch" viewBox="0 0 22 10" aria-hidden="true"><line x1="0" y1="5" x2="22" y2="5" stroke-width="3" stroke-dasharray={dashes.join(" ") || undefined} style={{ stroke: `var(--trial-${colourIndex(trial)})` }} /></svg>
+  );
+}
+
 export function Swatch({ trial }: { trial: number }) {
   return <span class="swatch" aria-hidden="true" style={{ background: `var(--trial-${colourIndex(trial)})` }} />;
 }

@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { formatDuration, formatNumber, formatTime } from "../format.ts";
-import { cssColour, colourIndex, trialColours, useTheme } from "./palette.tsx";
+import { cssColour, colourIndex, LineSwatch, trialColours, useTheme } from "./palette.tsx";
 import { drawMarks } from "./marks.ts";
 import { curveName, nearest, zoomed, type Outlier, type Series } from "./plot_data.ts";
 
@@ -17,6 +17,8 @@ export interface AttemptMark {
 export interface PlotProps {
   x: number[];
   series: Series[];
+  /** The dashes of the line of a trial. */
+  dashes: (trial: number) => readonly number[];
   xRange: [number, number];
   yRange: [number, number];
   outliers: Outlier[];
@@ -74,7 +76,8 @@ function options(props: PlotProps, width: number, pointer: Pointer, onCursor: (p
     const old = one.curve.attempt !== null;
     const alpha = dim ? 0.15 : old ? 0.7 : many ? 0.6 : 1;
     const points = { show: one.curve.drawn <= (props.series.length <= 12 ? 60 : 1), size: 5, fill: stroke(one.trial), width: 0 };
-    const main: uPlot.Series = { stroke: stroke(one.trial), width: props.highlighted === one.trial ? 2.5 : many ? 1 : 1.6, alpha, points, spanGaps: false, ...(old ? { dash: [5, 4] } : {}) };
+    const dash = old ? [5, 4] : props.dashes(one.trial);
+    const main: uPlot.Series = { stroke: stroke(one.trial), width: props.highlighted === one.trial ? 2.5 : many ? 1 : 1.6, alpha, points, spanGaps: false, ...(dash.length ? { dash: [...dash] } : {}) };
     return smooth ? [{ ...main, width: 1, alpha: alpha * 0.28, points: { show: false } }, main] : [main];
   });
   return {
@@ -211,12 +214,12 @@ export function Plot(props: PlotProps) {
   const marked = tip && props.attempts.find((mark) => mark.text && Math.abs(plot.current!.valToPos(mark.x, "x") - tip.left) < NEAR);
   return (
     <div class="plot" style={{ height: `${props.height}px` }}>
-      <div ref={box} role="application" aria-roledescription="chart" tabIndex={0} aria-label={`${props.label}. Arrow keys move along the curves, plus and minus zoom, 0 shows all.`}
+      <div ref={box} role="application" aria-roledescription="chart" tabIndex={0} aria-label={`${props.label}. Arrow keys move along the curves, plus and minus zoom, 0 shows all.${props.onPick ? " Enter chooses the point." : ""}`}
         onKeyDown={keys} onDblClick={() => props.onZoom(null)} onPointerLeave={leave} onBlur={() => setTip(null)}
         onClick={() => tip && hovered && latest.current.onPick?.(hovered.trial, tip.x)} />
       {tip && hovered && over && (
         <div class="tip" role="status" style={{ left: `${Math.min(over.offsetLeft + tip.left + 12, Math.max(0, width - 190))}px`, top: `${Math.max(0, over.offsetTop + tip.top - 44)}px` }}>
-          <span class="row"><span class="swatch" style={{ background: `var(--trial-${colourIndex(hovered.trial)})` }} /><strong class="name">{curveName(hovered.curve, props.name)}</strong></span>
+          <span class="row"><LineSwatch trial={hovered.trial} dashes={props.dashes(hovered.trial)} /><strong class="name">{curveName(hovered.curve, props.name)}</strong></span>
           <span class="number">{formatNumber(tip.y)}</span> <span class="quiet">{axisText(props.axis, tip.x)}</span>
           {marked?.text && <div>{marked.text}</div>}
         </div>

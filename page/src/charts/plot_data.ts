@@ -115,6 +115,31 @@ export function zoomed([low, high]: readonly [number, number], centre: number, t
   return [centre - half, centre + half];
 }
 
+/** The range that is moved by a share of its length, on the scale of the axis. */
+export function shifted([low, high]: readonly [number, number], share: number, log: boolean): [number, number] {
+  if (log) {
+    const [from, to] = shifted([Math.log10(low), Math.log10(high)], share, false);
+    return [10 ** from, 10 ** to];
+  }
+  const by = (high - low) * share;
+  return [low + by, high + by];
+}
+
+/** The range; null if it shows all curves, but for the half of a bucket at their ends. */
+export function withinCurves(range: [number, number], curves: readonly Curve[]): [number, number] | null {
+  const low = curves.reduce((least, curve) => Math.min(least, curve.first?.x ?? Infinity), Infinity);
+  const high = curves.reduce((most, curve) => Math.max(most, curve.last?.x ?? -Infinity), -Infinity);
+  const slack = (range[1] - range[0]) / 100;
+  return range[0] - slack <= low && range[1] + slack >= high ? null : range;
+}
+
+/** The finite values of the shown part of a curve: the smallest and the largest one, null if there is none. */
+export function extremes(curve: Curve): [number | null, number | null] {
+  const low = curve.low.filter((value) => value !== null);
+  const high = curve.high.filter((value) => value !== null);
+  return low.length ? [low.reduce((a, b) => Math.min(a, b)), high.reduce((a, b) => Math.max(a, b))] : [null, null];
+}
+
 export function finiteValues(series: readonly Series[]): number[] {
   const found: number[] = [];
   for (const one of series) for (const value of one.values) if (value !== null && value !== undefined) found.push(value);
@@ -167,16 +192,21 @@ export function drawnText(answer: Curves): string {
   return points === drawn ? `${count(points)} points, all drawn` : `${count(points)} points, ${count(drawn)} drawn`;
 }
 
-/** The values as rows for a CSV file or a table: one row for each x, one column for each curve's low and high. */
+/**
+ * The values as rows for a CSV file: one row for each x, and for each curve its low, its high, and in words what is not
+ * finite there ("NaN", "2 NaN, 1 Infinity").
+ */
 export function toCsv(answer: Curves, name: (trial: number) => string): string {
-  const heads = [answer.axis, ...answer.curves.flatMap((curve) => [`${curveName(curve, name)} low`, `${curveName(curve, name)} high`])];
+  const heads = [answer.axis, ...answer.curves.flatMap((curve) => ["low", "high", "not finite"].map((part) => `${curveName(curve, name)} ${part}`))];
   const marks = answer.curves.map((curve) => {
-    const at = new Map<number, string>();
-    for (const mark of curve.marks) at.set(nearest(answer.x, mark.x), mark.kind);
+    const at = new Map<number, string[]>();
+    for (const mark of curve.marks) {
+      const place = nearest(answer.x, mark.x);
+      at.set(place, [...at.get(place) ?? [], mark.count === 1 ? mark.kind : `${mark.count} ${mark.kind}`]);
+    }
     return at;
   });
-  return csv([heads, ...answer.x.map((x, at) => [x, ...answer.curves.flatMap((curve, index) => {
-    const missing = marks[index]!.get(at) ?? null;
-    return [curve.low[at] ?? missing, curve.high[at] ?? missing];
-  })])]);
+  return csv([heads, ...answer.x.map((x, at) => [x, ...answer.curves.flatMap((curve, index) => [
+    curve.low[at] ?? null, curve.high[at] ?? null, marks[index]!.get(at)?.join(", ") ?? null,
+  ])])]);
 }

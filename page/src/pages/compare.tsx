@@ -3,8 +3,8 @@ import type { ComponentChild, ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { setParams, splitNumbers, useAddress } from "../address.ts";
 import { CurvesChart } from "../charts/curves.tsx";
-import { CurveTools, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
-import { Swatch } from "../charts/palette.tsx";
+import { CurveTools, highlight, Highlighted, useCurveView, zoomTo } from "../charts/curve_tools.tsx";
+import { dashesOf, LineSwatch } from "../charts/palette.tsx";
 import { SideBySide } from "../diff/side_by_side.tsx";
 import { firstLine, formatCount, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
@@ -58,6 +58,8 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
   const own = useAnswer<MetricKeys>(`/api/metrics?trial=${data.trials[0]?.id ?? ids[0]}`);
   const keys = useMemo(() => [...new Map([...(own.data?.keys ?? []), ...(metrics.data?.keys ?? [])].map((one) => [one.key, one])).values()], [own.data, metrics.data]);
   const metric = chosenMetric(params.get("metric"), keys, data.trials[0]?.metric ?? null);
+  const highlighted = Number(params.get("trial")) || null;
+  const dashes = dashesOf(ids);
   const onlyDifferent = params.get("all") !== "1";
   const named = new Map(data.trials.map((row) => [row.id, row]));
   const shown = data.trials.slice(0, MOST_COLUMNS);
@@ -68,19 +70,20 @@ function Compared({ data, ids }: { data: Comparison; ids: number[] }) {
       {data.notes.map((note) => <Notice key={note}>{note}</Notice>)}
       <Panel title="Curves"><div class="stack">
         <CurveTools view={view} metrics={keys.filter((one) => one.numeric).map((one) => one.key)} metric={metric} />
-        {metric ? <CurvesChart trials={ids} metric={metric} view={view} onZoom={zoomTo} name={(id) => `trial ${id}${named.get(id) ? ` ${firstLine(named.get(id)!.experiment_name)}` : ""}`} /> : <Empty title="No metrics" />}
+        {metric ? <CurvesChart trials={ids} metric={metric} view={view} onZoom={zoomTo} name={(id) => `trial ${id}${named.get(id) ? ` ${firstLine(named.get(id)!.experiment_name)}` : ""}`} highlighted={highlighted} onPick={(trial) => highlight(trial, highlighted)} /> : <Empty title="No metrics" />}
+        {highlighted !== null && named.has(highlighted) && <Highlighted trial={highlighted} />}
       </div></Panel>
       {data.trials.length > MOST_COLUMNS && <Notice>The tables show the first {MOST_COLUMNS} of {data.trials.length} trials.</Notice>}
-      <Side title="Trials" trials={shown} rows={[
+      <Side title="Trials" trials={shown} dashes={dashes} rows={[
         { name: "experiment", cells: shown.map((row) => <Link to={`/experiments/${row.experiment}`}><span class="name">{firstLine(row.experiment_name)}</span></Link>), differs: false },
         { name: "state", cells: shown.map((row) => <State state={row.state} reason={row.reason} />), differs: false },
         { name: "best", cells: shown.map((row) => formatNumber(toNumber(row.best))), differs: false },
         { name: "batches", cells: shown.map((row) => formatNumber(row.batches)), differs: false },
         { name: "duration", cells: shown.map((row) => <Duration row={row} />), differs: false },
       ]} />
-      <Side title="Hyperparameters" trials={shown} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
-      <Side title="Configuration" trials={shown} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
-      <Side title="Code" trials={shown} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} />
+      <Side title="Hyperparameters" trials={shown} dashes={dashes} rows={data.hparams.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.hparams.length > 0} tools={everything} />
+      <Side title="Configuration" trials={shown} dashes={dashes} rows={data.config.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.name, cells: cut(one).map(cell), differs: one.differs }))} same={data.config.length > 0} tools={everything} />
+      <Side title="Code" trials={shown} dashes={dashes} rows={data.code.filter((one) => one.differs || !onlyDifferent).map((one) => ({ name: one.path, cells: one.variants.slice(0, MOST_COLUMNS).map((variant) => variant ?? "missing"), differs: one.differs }))} same={data.code.length > 0} />
       <CodeBeside data={data} />
     </>
   );
@@ -112,14 +115,14 @@ function CodeBeside({ data }: { data: Comparison }) {
   );
 }
 
-function Side({ title, trials, rows, same, tools }: {
-  title: string; trials: readonly TrialRow[]; rows: { name: string; cells: ComponentChild[]; differs: boolean }[]; same?: boolean; tools?: ComponentChildren;
+function Side({ title, trials, dashes, rows, same, tools }: {
+  title: string; trials: readonly TrialRow[]; dashes: (trial: number) => readonly number[]; rows: { name: string; cells: ComponentChild[]; differs: boolean }[]; same?: boolean; tools?: ComponentChildren;
 }) {
   return (
     <Panel flush title={title} tools={tools}>
       {rows.length === 0 ? <p class="panel-body quiet">{same ? "The same in all." : "Nothing recorded."}</p> : (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={title}><table class="sheet aligned" style={{ "--columns": trials.length }}>
-          <thead><tr><th>Name</th>{trials.map((row) => <th key={row.id}><Link to={`/trials/${row.id}`}><Swatch trial={row.id} /> {row.id}</Link></th>)}</tr></thead>
+          <thead><tr><th>Name</th>{trials.map((row) => <th key={row.id}><Link to={`/trials/${row.id}`}><LineSwatch trial={row.id} dashes={dashes(row.id)} /> {row.id}</Link></th>)}</tr></thead>
           <tbody>{rows.map((row) => <tr key={row.name} class={row.differs ? "differs" : undefined}><th scope="row">{shorten(row.name, 120)}{row.differs && <span class="hidden-text"> (differs)</span>}</th>{row.cells.map((cell, at) => <td key={at} class="number">{cell}</td>)}</tr>)}</tbody>
         </table></div>
       )}

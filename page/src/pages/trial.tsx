@@ -54,6 +54,7 @@ function Head({ detail }: { detail: TrialDetail }) {
         </div>
         <div class="row">
           <CopyMenu commands={detail.commands} python={detail.python} />
+          {detail.goal !== null && <Link class="button" to={`/experiments/${row.experiment}?tab=search&trial=${row.id}`}>Decisions</Link>}
           <Link class="button" to={`/compare?trials=${row.id}`}>Compare</Link>
           <ActionMenu actions={detail.actions} base={{ ids: [row.id], noun: "trial", done }} extra={{ fork: { ids: [row.experiment], noun: "experiment", hparams: row.hparams, fixed: detail.alone, note: detail.alone_note } }} />
         </div>

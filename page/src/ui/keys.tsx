@@ -12,6 +12,7 @@ const KEYS: [string, string][] = [
   ["a", "select all rows that the filter shows"], ["c", "compare the selected rows"],
   ["Esc", "close, or clear the selection"],
   ["← → on a chart", "move along the curves"], ["+ − 0 on a chart", "zoom in, out, show all"],
+  ["Enter on a chart", "highlight the trial; of one trial, open the log of the point"],
   ["t", "light or dark"],
 ];
 

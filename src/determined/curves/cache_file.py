@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-_VERSION = 2  # of the tables and of the encoding; a file of another version is emptied
+_VERSION = 3  # of the tables and of the encoding; a file of another version is emptied
 _PAGE_BYTES = 4096
 _MOST_BYTES = 2**28  # then the file is emptied, and filled again within seconds
 _MOST_BYTES_IN_MEMORY = 2**26

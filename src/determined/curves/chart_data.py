@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from determined.store.states import TRIAL_ENDED, TRIAL_FAILED
+from determined.store.states import TRIAL_FAILED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +35,8 @@ class CurveMark(TypedDict):
     count: int
 
 
-class CurveEnd(TypedDict):
-    """The last point of a curve."""
+class CurvePoint(TypedDict):
+    """A point of a curve."""
 
     x: float
     y: float
@@ -45,7 +45,8 @@ class CurveEnd(TypedDict):
 class Curve(TypedDict):
     """A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none.
 
-    Of `points` reported values `drawn` are in the answer. `started` is the time at which the axis of time begins.
+    Of `points` reported values `drawn` are in the answer. `first` and `last` are the first and the last finite point of
+    the whole curve, also if a part of it is drawn. `started` is the time at which the axis of time begins.
     `attempt` is null, except for the points that this attempt reported and a later one repeats.
     """
 
@@ -57,7 +58,8 @@ class Curve(TypedDict):
     low: list[float | None]
     high: list[float | None]
     marks: list[CurveMark]
-    ended: CurveEnd | None
+    first: CurvePoint | None
+    last: CurvePoint | None
     failed: bool
 
 
@@ -133,9 +135,7 @@ def _missing(damaged: Mapping[int, str]) -> list[str]:
 
 
 def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
-    """Return the data of one curve of a chart; `ended` is null for overwritten points and while the trial runs."""
-    is_valid = trial.attempt is None
-    last = curve.last if is_valid and trial.state in TRIAL_ENDED else None
+    """Return the data of one curve of a chart."""
     low = _single(curve.low)
     return {
         "trial": trial.id,
@@ -146,9 +146,14 @@ def _curve(trial: DrawnTrial, curve: DrawnCurve) -> Curve:
         "low": low,
         "high": low if curve.high is curve.low else _single(curve.high),  # the same if all points are drawn
         "marks": [{"x": mark.x, "kind": mark.kind, "count": mark.count} for mark in curve.marks],
-        "ended": None if last is None else {"x": last[0], "y": last[1]},
-        "failed": is_valid and trial.state in TRIAL_FAILED,
+        "first": _point(curve.first),
+        "last": _point(curve.last),
+        "failed": trial.attempt is None and trial.state in TRIAL_FAILED,
     }
+
+
+def _point(place: tuple[float, float] | None) -> CurvePoint | None:
+    return None if place is None else {"x": place[0], "y": place[1]}
 
 
 def _single(values: NDArray[np.float64]) -> Any:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from determined.curves.levels import ARRAYS, Level
 from determined.curves.thin import Points
 
-# Kind, exponent, number of entries, last point.
-_HEADER = struct.Struct("<BhIdd")
+# Kind, exponent, number of entries, first and last point.
+_HEADER = struct.Struct("<BhIdddd")
 _POINTS, _LEVEL = 1, 2
 _KINDS = ("u1", "u2", "u4", "i8", "f8")
 # Most integers of a level are small or zero: each array is stored with the narrowest type that holds it.
@@ -24,19 +24,20 @@ def encode(curve: Points | Level) -> bytes:
     """Return a curve as bytes."""
     if isinstance(curve, Points):
         arrays = [_packed(curve.x), _packed(curve.values)]
-        return _HEADER.pack(_POINTS, 0, len(curve.x), 0.0, 0.0) + b"".join(arrays)
+        return _HEADER.pack(_POINTS, 0, len(curve.x), 0.0, 0.0, 0.0, 0.0) + b"".join(arrays)
     length = len(curve.buckets)
     # Neighbours differ by one where no bucket is empty.
     steps = np.diff(curve.buckets, prepend=0)
     arrays = [_packed(steps), *(_packed(getattr(curve, name)) for name in ARRAYS[1:])]
-    return _HEADER.pack(_LEVEL, curve.exponent, length, curve.last_x, curve.last_value) + b"".join(arrays)
+    ends = (curve.first_x, curve.first_value, curve.last_x, curve.last_value)
+    return _HEADER.pack(_LEVEL, curve.exponent, length, *ends) + b"".join(arrays)
 
 
 def decode(data: bytes) -> Points | Level:
     """Return the curve that was encoded. Raises ValueError if the bytes are of another format or damaged."""
     if len(data) < _HEADER.size:
         raise ValueError("too short for a curve")
-    kind, exponent, length, *last = _HEADER.unpack_from(data)
+    kind, exponent, length, *ends = _HEADER.unpack_from(data)
     if kind not in (_POINTS, _LEVEL):
         raise ValueError(f"a curve of the unknown kind {kind}")
     place, arrays = _HEADER.size, list[NDArray[Any]]()
@@ -49,7 +50,7 @@ def decode(data: bytes) -> Points | Level:
         return Points(*arrays)
     buckets, low, high, *counts = arrays
     parts: list[Any] = [np.cumsum(buckets, dtype=np.int64), low, high, *(each.astype(np.int64) for each in counts)]
-    return Level(exponent, *parts, *last)
+    return Level(exponent, *parts, *ends)
 
 
 def _packed(array: NDArray[Any]) -> bytes:

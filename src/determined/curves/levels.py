@@ -26,7 +26,8 @@ class Level:
     """A curve in buckets of the width `2 ** exponent`: one entry for each bucket that has values, in order.
 
     `low` and `high` are the extremes of the finite values, NaN where a bucket has none. Values that are not finite are
-    counted by kind, so that a chart can mark them. The last finite point is known exactly; it is NaN if there is none.
+    counted by kind, so that a chart can mark them. The first and the last finite point are known exactly; they are NaN
+    if there is none.
     """
 
     exponent: int
@@ -37,6 +38,8 @@ class Level:
     nans: Integers
     positive_infinities: Integers
     negative_infinities: Integers
+    first_x: float
+    first_value: float
     last_x: float
     last_value: float
 
@@ -77,7 +80,7 @@ def build_level(x: Floats, values: Floats, exponent: int) -> Level:
     buckets = np.floor(x / math.ldexp(1.0, exponent)).astype(np.int64)
     if len(x) and finite.all() and _is_sorted(buckets):
         return _finite_level(exponent, buckets, x, values)
-    last = np.flatnonzero(finite)[-1:]
+    ends = np.flatnonzero(finite)[[0, -1]] if finite.any() else None
     numbers = np.where(finite, values, np.nan)
     level = Level(
         exponent,
@@ -88,8 +91,7 @@ def build_level(x: Floats, values: Floats, exponent: int) -> Level:
         np.isnan(values).astype(np.int64),
         np.isposinf(values).astype(np.int64),
         np.isneginf(values).astype(np.int64),
-        float(x[last[0]]) if len(last) else math.nan,
-        float(values[last[0]]) if len(last) else math.nan,
+        *([math.nan] * 4 if ends is None else (float(array[end]) for end in ends for array in (x, values))),
     )
     return _merged(level)
 
@@ -107,6 +109,8 @@ def _finite_level(exponent: int, buckets: Integers, x: Floats, values: Floats) -
         none,
         none,
         none,
+        float(x[0]),
+        float(values[0]),
         float(x[-1]),
         float(values[-1]),
     )
@@ -134,8 +138,10 @@ def joined(first: Level, second: Level) -> Level:
     """Return the level of the points of two levels; those of `first` were reported earlier."""
     exponent = max(first.exponent, second.exponent)
     one, other = coarsened(first, exponent), coarsened(second, exponent)
+    earlier = other if math.isnan(one.first_x) else one
     later = one if math.isnan(other.last_x) else other
-    return _merged(_with(later, {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in ARRAYS}))
+    both = _with(later, {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in ARRAYS})
+    return _merged(replace(both, first_x=earlier.first_x, first_value=earlier.first_value))
 
 
 def _merged(level: Level) -> Level:

@@ -39,7 +39,7 @@ class DrawnCurve:
     """A curve of a drawing: the smallest and the largest value at each x of the drawing, NaN where it has none.
 
     `points` is the number of reported values in the drawn range, those that are not finite included; `drawn` is the
-    number of values in `low` and `high`. `last` is the last finite point of the whole curve.
+    number of values in `low` and `high`. `first` and `last` are the first and the last finite point of the whole curve.
     """
 
     low: Floats
@@ -47,6 +47,7 @@ class DrawnCurve:
     marks: list[Mark]
     points: int
     drawn: int
+    first: tuple[float, float] | None
     last: tuple[float, float] | None
 
 
@@ -68,12 +69,14 @@ def draw(
     most: int = MOST_DRAWN,
     low: float | None = None,
     high: float | None = None,
+    wholes: Sequence[Points | Level] | None = None,
 ) -> Drawing:
     """Return the drawing of curves, with at most `most` values of each, from `low` to `high` or everything.
 
-    Curves of which only a level is known are drawn at that level or a coarser one.
+    Curves of which only a level is known are drawn at that level or a coarser one. If `curves` are parts of curves that
+    were read in more detail, `wholes` are the complete ones.
     """
-    lasts = [_last(curve) for curve in curves]
+    ends = [_ends(curve) for curve in (curves if wholes is None else wholes)]
     if low is not None or high is not None:
         curves = [
             _part(curve, -math.inf if low is None else low, math.inf if high is None else high) for curve in curves
@@ -82,7 +85,7 @@ def draw(
     if len(exact) == len(curves) and all(np.all(curve.x[1:] > curve.x[:-1]) for curve in exact):
         x = _union([curve.x for curve in exact])
         if len(x) <= most:
-            return Drawing(x, [_exact(curve, x, last) for curve, last in zip(exact, lasts, strict=True)], None)
+            return Drawing(x, [_exact(curve, x, *both) for curve, both in zip(exact, ends, strict=True)], None)
     exponent = _common_exponent(curves, max(1, most // 2), low, high)
     levels = [
         build_level(curve.x, curve.values, exponent) if isinstance(curve, Points) else coarsened(curve, exponent)
@@ -94,7 +97,7 @@ def draw(
     # 100 curves would have 100 times as many.
     return Drawing(
         (buckets + 0.5) * width,
-        [_bucketed(level, buckets, width, last) for level, last in zip(levels, lasts, strict=True)],
+        [_bucketed(level, buckets, width, *both) for level, both in zip(levels, ends, strict=True)],
         width,
     )
 
@@ -113,12 +116,17 @@ def _part(curve: Points | Level, low: float, high: float) -> Points | Level:
     return Points(curve.x[inside], curve.values[inside])
 
 
-def _last(curve: Points | Level) -> tuple[float, float] | None:
-    """Return the last finite point of a curve."""
+def _ends(curve: Points | Level) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+    """Return the first and the last finite point of a curve, None if it has none."""
     if isinstance(curve, Level):
-        return None if math.isnan(curve.last_x) else (curve.last_x, curve.last_value)
+        if math.isnan(curve.last_x):
+            return None, None
+        return (curve.first_x, curve.first_value), (curve.last_x, curve.last_value)
     finite = np.flatnonzero(np.isfinite(curve.values))
-    return (float(curve.x[finite[-1]]), float(curve.values[finite[-1]])) if len(finite) else None
+    if len(finite) == 0:
+        return None, None
+    first, last = ((float(curve.x[place]), float(curve.values[place])) for place in finite[[0, -1]])
+    return first, last
 
 
 def _union(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -145,7 +153,7 @@ def _common_exponent(curves: Sequence[Points | Level], buckets: int, low: float 
     return max([fitting_exponent(start, max(start, end), buckets), *exponents])
 
 
-def _exact(curve: Points, x: Floats, last: tuple[float, float] | None) -> DrawnCurve:
+def _exact(curve: Points, x: Floats, first: tuple[float, float] | None, last: tuple[float, float] | None) -> DrawnCurve:
     """Return a curve with all of its points."""
     values = np.full(len(x), np.nan)
     finite = np.isfinite(curve.values)
@@ -154,10 +162,16 @@ def _exact(curve: Points, x: Floats, last: tuple[float, float] | None) -> DrawnC
         Mark(float(at), "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity", 1)
         for at, value in zip(curve.x[~finite], curve.values[~finite], strict=True)
     ]
-    return DrawnCurve(values, values, marks, len(curve.values), int(finite.sum()), last)
+    return DrawnCurve(values, values, marks, len(curve.values), int(finite.sum()), first, last)
 
 
-def _bucketed(level: Level, buckets: NDArray[Any], width: float, last: tuple[float, float] | None) -> DrawnCurve:
+def _bucketed(
+    level: Level,
+    buckets: NDArray[Any],
+    width: float,
+    first: tuple[float, float] | None,
+    last: tuple[float, float] | None,
+) -> DrawnCurve:
     """Return a curve with the extremes of its buckets."""
     low, high = np.full(len(buckets), np.nan), np.full(len(buckets), np.nan)
     places = np.searchsorted(buckets, level.buckets)
@@ -173,4 +187,4 @@ def _bucketed(level: Level, buckets: NDArray[Any], width: float, last: tuple[flo
         for place in np.flatnonzero(counts)
     ]
     drawn = int(np.isfinite(level.low).sum() + (level.low < level.high).sum())
-    return DrawnCurve(low, high, marks, level.points, drawn, last)
+    return DrawnCurve(low, high, marks, level.points, drawn, first, last)

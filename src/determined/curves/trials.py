@@ -55,6 +55,7 @@ class CurveReader:
         """
         damaged = dict[int, str]()
         found = self.curves(trial_ids, key, axis, damaged)
+        wholes = [found[trial_id] for trial_id in trial_ids]
         if low is not None and high is not None:
             needed = wanted_exponent(low, high, most)
             coarse = [
@@ -64,7 +65,8 @@ class CurveReader:
             ]
             found |= self._exact(coarse, key, axis, low, high, damaged)
         replaced = [self._overwritten(trial_id, attempt, key, axis, damaged) for trial_id, attempt in overwritten]
-        drawing = draw([*(found[trial_id] for trial_id in trial_ids), *replaced], most, low, high)
+        drawn = [found[trial_id] for trial_id in trial_ids]
+        drawing = draw([*drawn, *replaced], most, low, high, wholes=[*wholes, *replaced])
         return replace(drawing, damaged=damaged)
 
     def curves(

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { setParams, splitNumbers, useAddress } from "../../address.ts";
 import { CurvesChart } from "../../charts/curves.tsx";
-import { CurveTools, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
+import { CurveTools, highlight, Highlighted, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import { Parallel } from "../../charts/parallel.tsx";
 import { formatCount, formatNumber, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
@@ -10,6 +10,7 @@ import type { MetricKeys, TrialRow } from "../../types.ts";
 import { Empty, Panel, Shown } from "../../ui/basics.tsx";
 import { EXPERIMENT_TRIAL_DEFAULTS, type Shared } from "../experiment.tsx";
 import { TrialTable, useTrialColumns } from "../runs.tsx";
+import { AxesMenu } from "./axes_menu.tsx";
 
 const MOST = [10, 20, 50, 100, 1000] as const;
 
@@ -68,13 +69,13 @@ export function CurvesTab({ shared }: { shared: Shared }) {
           : <div class="stack">
               <CurveTools view={view} metrics={keys.filter((one) => one.numeric).map((one) => one.key)} metric={metric} />
               {chosen < all && <p class="quiet">{selected.length ? "The selected" : "The best"} {formatCount(chosen)} of {formatCount(all)} trials.</p>}
-              {highlighted !== null && named.has(highlighted) && <p class="row"><span>Trial {highlighted} is highlighted.</span><button onClick={() => setParams({ trial: null })}>Show all alike</button></p>}
-              <CurvesChart trials={drawn} metric={metric} view={view} onZoom={zoomTo} name={(id) => trialName(named.get(id), id)} highlighted={highlighted} />
+              <CurvesChart trials={drawn} metric={metric} view={view} onZoom={zoomTo} name={(id) => trialName(named.get(id), id)} highlighted={highlighted} onPick={(trial) => highlight(trial, highlighted)} />
+              {highlighted !== null && named.has(highlighted) && <Highlighted trial={highlighted} />}
             </div>}
         </Shown>
       </Panel>
       {axes.length > 1 && rows.length > 1 && (
-        <Panel title="Parallel coordinates"><Parallel rows={rows} axes={axes} brushes={brushes} only={only} onBrush={(text) => setParams({ brush: text })} /></Panel>
+        <Panel title="Parallel coordinates" tools={<AxesMenu shared={shared} />}><Parallel rows={rows} axes={axes} brushes={brushes} only={only} onBrush={(text) => setParams({ brush: text })} /></Panel>
       )}
       <TrialTable rows={rows} columns={columns} pending={shared.pending} unread={metrics.data?.unread_trials ?? 0} defaults={EXPERIMENT_TRIAL_DEFAULTS} only={only} experiment={detail.row.id} />
     </>
