@@ -111,7 +111,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 # The files that are written from the sources: docs/reference/, docs/api-table.md, docs/modules.md and the types of the
-# web page, page/src/types.ts.
+# web page, page/generated/types.ts.
 reference: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_table

@@ -1,4 +1,4 @@
-"""Write page/src/types.ts, the types of the server's answers, from its OpenAPI document: `make reference`."""
+"""Write page/generated/types.ts, the types of the server's answers, from its OpenAPI document: `make reference`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "page" / "src" / "types.ts"
+PAGE = ROOT / "page" / "generated" / "types.ts"
 
 _HEAD = """// The types of the server's answers and requests, and its routes.
 // Written by `python -m tools.page_types` from the OpenAPI document of src/determined/web.

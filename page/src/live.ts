@@ -1,7 +1,7 @@
 // Polls the store: one request a second while the tab is visible, fewer when nothing changes.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, exported, get, supersede } from "./api.ts";
-import type { Changes } from "./types.ts";
+import type { Changes } from "../generated/types.ts";
 
 const FAST = 1000;
 const SLOW = 5000;

@@ -1,5 +1,5 @@
 // What states of trials and experiments mean: one definition for every count, mark and badge.
-import { FAILED, WITH_PROCESSES, type ExperimentRow } from "./types.ts";
+import { FAILED, WITH_PROCESSES, type ExperimentRow } from "../generated/types.ts";
 
 export function isFailed(state: string): boolean {
   return FAILED.includes(state);

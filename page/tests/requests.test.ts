@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { asked, exportedPaths, note, supersede } from "../src/api.ts";
 import { firstId, follow, KEPT, lastId, LIMIT, mergeAfter, mergeBefore, opened, stoppedAt, type Loaded } from "../src/logs/lines.ts";
-import type { LogLine, LogLines } from "../src/types.ts";
+import type { LogLine, LogLines } from "../generated/types.ts";
 
 function line(id: number, more: Partial<LogLine> = {}): LogLine {
   return { id, trial: 1, attempt: 1, time: id, level: null, rank: 0, stream: "stdout", text: `line ${id}`, cut: 0, finished: true, ...more };

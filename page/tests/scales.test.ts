@@ -7,7 +7,7 @@ import { marked } from "../src/charts/marks.ts";
 import { dashesOf } from "../src/charts/palette.tsx";
 import { linearTicks, logTicks, robustRange, scale } from "../src/charts/scales.ts";
 import { pieces } from "../src/logs/ansi.ts";
-import type { Curve, Curves } from "../src/types.ts";
+import type { Curve, Curves } from "../generated/types.ts";
 
 function answer(curves: Partial<Curve>[], x: number[]): Curves {
   const complete = curves.map((curve, at): Curve => ({ trial: at + 1, attempt: null, started: null, points: x.length, drawn: x.length, low: [], high: [], marks: [], first: null, last: null, failed: false, ...curve }));

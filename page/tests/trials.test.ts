@@ -11,7 +11,7 @@ import { lastText } from "../src/pages/trial/metrics.tsx";
 import { metricColumn } from "../src/table/columns.tsx";
 import { selection } from "../src/table/data_table.tsx";
 import { allStates, countStates, experimentState, isFailed, statesOf } from "../src/states.ts";
-import type { SearchDecision, Summary, TrialRow } from "../src/types.ts";
+import type { SearchDecision, Summary, TrialRow } from "../generated/types.ts";
 
 function trial(id: number, more: Partial<TrialRow> = {}): TrialRow {
   return {

@@ -1,4 +1,4 @@
-"""page/src/types.ts agrees with the routes of the server."""
+"""page/generated/types.ts agrees with the routes of the server."""
 
 from __future__ import annotations
 

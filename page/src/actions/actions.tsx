@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { exported } from "../api.ts";
 import { shorten } from "../format.ts";
-import type { ActionState } from "../types.ts";
+import type { ActionState } from "../../generated/types.ts";
 import { copyText } from "../ui/basics.tsx";
 import { Menu, say } from "../ui/overlay.tsx";
 import { ActionDialog, needsDialog, ResultsDialog, type Asked } from "./dialogs.tsx";

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, post } from "../api.ts";
 import { formatBytes, formatCount, formatValue, plural, sentence, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { ModelRows, Preview } from "../types.ts";
+import type { ModelRows, Preview } from "../../generated/types.ts";
 import { ErrorNotice } from "../ui/basics.tsx";
 import { Dialog } from "../ui/overlay.tsx";
 import { ACTION_NAMES, rejected, run, sayRejected, type Options, type Outcome } from "./run.ts";

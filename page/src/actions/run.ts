@@ -2,7 +2,7 @@
 import { ApiError, post } from "../api.ts";
 import { plural } from "../format.ts";
 import { pollSoon } from "../live.ts";
-import type { ActionResults } from "../types.ts";
+import type { ActionResults } from "../../generated/types.ts";
 import { say } from "../ui/overlay.tsx";
 
 export interface Options {

@@ -1,6 +1,6 @@
 // The axes of charts of hyperparameters: a scale of numbers (linear or logarithmic) or of names.
 import { formatNumber, formatValue, numberOf, toNumber } from "../format.ts";
-import type { Searched, TrialRow } from "../types.ts";
+import type { Searched, TrialRow } from "../../generated/types.ts";
 import { categories, scale } from "./scales.ts";
 
 export interface Axis {

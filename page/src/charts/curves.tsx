@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { withQuery } from "../api.ts";
 import { formatCount, formatNumber, plural, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { Curve, Curves } from "../types.ts";
+import type { Curve, Curves } from "../../generated/types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { useKept } from "../ui/in_sight.tsx";
 import { fileName, savePng, saveText, type LegendEntry } from "./files.ts";

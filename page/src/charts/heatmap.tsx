@@ -1,7 +1,7 @@
 // Two hyperparameters against each other, coloured by the best metric of each cell.
 import { useRef, useState } from "preact/hooks";
 import { formatNumber, plural, shorten, toNumber } from "../format.ts";
-import type { TrialRow } from "../types.ts";
+import type { TrialRow } from "../../generated/types.ts";
 import { Link } from "../ui/basics.tsx";
 import type { Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";

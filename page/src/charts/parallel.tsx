@@ -2,7 +2,7 @@
 import { useRef, useState } from "preact/hooks";
 import { formatCount, shorten } from "../format.ts";
 import { isFailed } from "../states.ts";
-import type { TrialRow } from "../types.ts";
+import type { TrialRow } from "../../generated/types.ts";
 import { brushText, METRIC_AXIS, type Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
 import { cssColour, heatColours } from "./palette.tsx";

@@ -1,7 +1,7 @@
 // Converts the answer of the server into drawn lines: pure functions, without a canvas.
 import { csv } from "./files.ts";
 import { isNarrow, robustRange, scale } from "./scales.ts";
-import type { Curve, Curves } from "../types.ts";
+import type { Curve, Curves } from "../../generated/types.ts";
 
 /** A value of a drawn line: undefined continues the line over the place, null interrupts it. */
 export type Value = number | null | undefined;

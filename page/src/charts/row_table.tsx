@@ -1,7 +1,7 @@
 // The table behind a chart of trials, and its CSV file.
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { TrialRow } from "../types.ts";
+import type { TrialRow } from "../../generated/types.ts";
 import { Link } from "../ui/basics.tsx";
 import type { Axis } from "./axes.ts";
 import { csv, fileName, savePng, saveText } from "./files.ts";

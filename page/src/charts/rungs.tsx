@@ -1,7 +1,7 @@
 // Where each trial of a search stands: a line for each trial, from rung to rung, coloured by what was decided.
 import { useRef, useState } from "preact/hooks";
 import { formatNumber } from "../format.ts";
-import type { SearchDecision as Decision } from "../types.ts";
+import type { SearchDecision as Decision } from "../../generated/types.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
 import { savePng } from "./files.ts";
 import { cssColour } from "./palette.tsx";

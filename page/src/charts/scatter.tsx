@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { go } from "../address.ts";
 import { shorten } from "../format.ts";
 import { isFailed } from "../states.ts";
-import type { TrialRow } from "../types.ts";
+import type { TrialRow } from "../../generated/types.ts";
 import type { Axis } from "./axes.ts";
 import { Canvas, type Pen, type Point } from "./canvas.tsx";
 import { colourIndex, cssColour, trialColours } from "./palette.tsx";

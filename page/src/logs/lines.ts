@@ -1,5 +1,5 @@
 // The lines of a log that are shown, and how answers change them.
-import type { LogLine, LogLines } from "../types.ts";
+import type { LogLine, LogLines } from "../../generated/types.ts";
 
 /** The number of lines in one request. */
 export const LIMIT = 500;

@@ -4,7 +4,7 @@ import { setParams, useAddress } from "../address.ts";
 import { ApiError, exported, get, supersede, withQuery } from "../api.ts";
 import { formatCount, formatTime } from "../format.ts";
 import { useLive } from "../live.ts";
-import type { LogLine, LogLines } from "../types.ts";
+import type { LogLine, LogLines } from "../../generated/types.ts";
 import { Empty, ErrorNotice, Link } from "../ui/basics.tsx";
 import { Download } from "../ui/download.tsx";
 import { firstId, follow, lastId, LIMIT, mergeAfter, mergeBefore, opened, stoppedAt, type Loaded } from "./lines.ts";

@@ -8,7 +8,7 @@ import { dashesOf, LineSwatch } from "../charts/palette.tsx";
 import { SideBySide } from "../diff/side_by_side.tsx";
 import { firstLine, formatCount, formatNumber, formatValue, plural, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { CodeDifference, Comparison, MetricKeys, TrialRow } from "../types.ts";
+import type { CodeDifference, Comparison, MetricKeys, TrialRow } from "../../generated/types.ts";
 import { Copy, Empty, Link, Notice, Panel, Shown, State } from "../ui/basics.tsx";
 import { Duration } from "../ui/clock.tsx";
 import { Long } from "../ui/long.tsx";

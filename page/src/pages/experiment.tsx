@@ -7,7 +7,7 @@ import { firstLine, formatBytes, formatCount, formatNumber, formatTime, plural, 
 import { LogView } from "../logs/log_view.tsx";
 import { useAnswer } from "../live.ts";
 import { experimentState } from "../states.ts";
-import type { ExperimentDetail, TrialRow, TrialRows } from "../types.ts";
+import type { ExperimentDetail, TrialRow, TrialRows } from "../../generated/types.ts";
 import { Empty, Facts, Link, Meter, Notice, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
 import { Duration } from "../ui/clock.tsx";

@@ -4,7 +4,7 @@ import { setParams, useAddress } from "../address.ts";
 import { firstLine, formatCount, plural, sentence, shorten } from "../format.ts";
 import { useAnswer } from "../live.ts";
 import { Pieces } from "../logs/pieces.tsx";
-import type { ExperimentRows, FailureGroup, Failures } from "../types.ts";
+import type { ExperimentRows, FailureGroup, Failures } from "../../generated/types.ts";
 import { Copy, Empty, Link, Panel, Shown } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
 import { trialCopies } from "./copies.ts";

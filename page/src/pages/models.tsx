@@ -1,7 +1,7 @@
 // The registry of models: all of them, or the versions of one.
 import { formatBytes, formatNumber, formatTime, formatValue, shorten, toNumber } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { ModelDetail, ModelRows } from "../types.ts";
+import type { ModelDetail, ModelRows } from "../../generated/types.ts";
 import { Copy, Empty, Facts, Link, Panel, Shown, Tags } from "../ui/basics.tsx";
 import { Long } from "../ui/long.tsx";
 import { python } from "./copies.ts";

@@ -1,7 +1,7 @@
 // The queue of this machine.
 import { firstLine, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { QueueRows } from "../types.ts";
+import type { QueueRows } from "../../generated/types.ts";
 import { BulkActions } from "../actions/actions.tsx";
 import { Copy, Empty, Link, Meter, Notice, Panel, Shown, State } from "../ui/basics.tsx";
 import { Ago } from "../ui/clock.tsx";

@@ -8,7 +8,7 @@ import { useAnswer } from "../live.ts";
 import { allStates, statesOf } from "../states.ts";
 import { EXPERIMENT_COLUMNS, EXPERIMENT_DEFAULTS, metricOfColumn, TRIAL_DEFAULTS, trialColumns } from "../table/columns.tsx";
 import { DataTable, namesInUse } from "../table/data_table.tsx";
-import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../types.ts";
+import type { ExperimentRow, ExperimentRows, MetricKeys, TrialRow, TrialRows } from "../../generated/types.ts";
 import { Empty, Segments, Shown } from "../ui/basics.tsx";
 import { TrialCounts } from "../ui/counts.tsx";
 import { say } from "../ui/overlay.tsx";

@@ -6,7 +6,7 @@ import { fileName, saveText } from "../charts/files.ts";
 import { Rungs } from "../charts/rungs.tsx";
 import { formatCount, formatTime, plural } from "../format.ts";
 import { useAnswer } from "../live.ts";
-import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
+import type { Decisions, SearchDecision as Decision, TrialRow } from "../../generated/types.ts";
 import { Copy, Empty, Facts, Link, Notice, Panel, Shown } from "../ui/basics.tsx";
 import { decisionsCsv, searchCounts, withFailures } from "./search_state.ts";
 

@@ -2,7 +2,7 @@
 import { formatNumber, shorten } from "../format.ts";
 import { countStates, statesOf } from "../states.ts";
 import { csv } from "../charts/files.ts";
-import type { Decisions, SearchDecision as Decision, TrialRow } from "../types.ts";
+import type { Decisions, SearchDecision as Decision, TrialRow } from "../../generated/types.ts";
 
 const ENDED = ["completed", "stopped", "paused", "failed", "canceled"];
 

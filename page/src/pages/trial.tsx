@@ -7,7 +7,7 @@ import { firstLine, formatBytes, formatDuration, formatNumber, formatTime, forma
 import { useAnswer } from "../live.ts";
 import { LogView } from "../logs/log_view.tsx";
 import { isFailed } from "../states.ts";
-import type { TrialDetail } from "../types.ts";
+import type { TrialDetail } from "../../generated/types.ts";
 import { Copy, Empty, Facts, Link, Meter, Notice, Panel, Shown, State, Tabs, Tags } from "../ui/basics.tsx";
 import { Duration } from "../ui/clock.tsx";
 import { Long } from "../ui/long.tsx";

@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { Swatch } from "../charts/palette.tsx";
 import { firstLine, formatBytes, formatCount, formatNumber, formatTime, formatValue, numberOf, toNumber } from "../format.ts";
 import { experimentState } from "../states.ts";
-import type { ExperimentRow, TrialRow } from "../types.ts";
+import type { ExperimentRow, TrialRow } from "../../generated/types.ts";
 import { Link, Meter, State, Tags } from "../ui/basics.tsx";
 import { Ago, Duration, duration } from "../ui/clock.tsx";
 import type { Cell } from "./filter.ts";

@@ -5,7 +5,7 @@ import { ApiError, exported, post } from "../../api.ts";
 import { ofTrials } from "../../charts/axes.ts";
 import { formatBytes, formatCount, formatNumber, formatTime, formatValue, plural, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import type { ShownCheckpoint, ShownCheckpoints, Verified } from "../../types.ts";
+import type { ShownCheckpoint, ShownCheckpoints, Verified } from "../../../generated/types.ts";
 import { Copy, Empty, ErrorNotice, Link, Notice, Panel, Shown, State } from "../../ui/basics.tsx";
 import { Long } from "../../ui/long.tsx";
 

@@ -5,7 +5,7 @@ import { setParams, useAddress } from "../../address.ts";
 import { withQuery } from "../../api.ts";
 import { formatBytes } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import type { CodeDifference, CodeFiles, FileText } from "../../types.ts";
+import type { CodeDifference, CodeFiles, FileText } from "../../../generated/types.ts";
 import { Copy, Empty, Notice, Panel, Shown } from "../../ui/basics.tsx";
 import { Download } from "../../ui/download.tsx";
 

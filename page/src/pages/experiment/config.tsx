@@ -1,6 +1,6 @@
 // The configuration as it was written, and as it was completed.
 import { setParams, useAddress } from "../../address.ts";
-import type { ExperimentDetail } from "../../types.ts";
+import type { ExperimentDetail } from "../../../generated/types.ts";
 import { Copy, Panel, Segments } from "../../ui/basics.tsx";
 
 export function ConfigTab({ detail }: { detail: ExperimentDetail }) {

@@ -6,7 +6,7 @@ import { CurveTools, highlight, Highlighted, useCurveView, zoomTo } from "../../
 import { Parallel } from "../../charts/parallel.tsx";
 import { formatCount, formatNumber, toNumber } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import type { MetricKeys, TrialRow } from "../../types.ts";
+import type { MetricKeys, TrialRow } from "../../../generated/types.ts";
 import { Empty, Panel, Shown } from "../../ui/basics.tsx";
 import { EXPERIMENT_TRIAL_DEFAULTS, type Shared } from "../experiment.tsx";
 import { TrialTable, useTrialColumns } from "../runs.tsx";

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { rejected, run, sayRejected } from "../../actions/run.ts";
 import { exported } from "../../api.ts";
-import type { ExperimentDetail } from "../../types.ts";
+import type { ExperimentDetail } from "../../../generated/types.ts";
 import { Empty, Panel } from "../../ui/basics.tsx";
 
 /** Changed notes that were not saved yet, by experiment: they are there again after a visit of another tab. */

@@ -7,7 +7,7 @@ import { CurveTools, useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import type { AttemptMark } from "../../charts/plot.tsx";
 import { firstLine, formatCount, formatNumber, formatTime, formatValue, numberOf, shorten } from "../../format.ts";
 import { useAnswer } from "../../live.ts";
-import type { Moment, TrialDetail, TrialMetric } from "../../types.ts";
+import type { Moment, TrialDetail, TrialMetric } from "../../../generated/types.ts";
 import { Empty, Link, Notice, Panel } from "../../ui/basics.tsx";
 import { InSight } from "../../ui/in_sight.tsx";
 import { Long } from "../../ui/long.tsx";

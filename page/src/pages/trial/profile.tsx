@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { CurvesChart } from "../../charts/curves.tsx";
 import { useCurveView, zoomTo } from "../../charts/curve_tools.tsx";
 import { formatCount, shorten } from "../../format.ts";
-import type { TrialDetail } from "../../types.ts";
+import type { TrialDetail } from "../../../generated/types.ts";
 import { Empty, Panel } from "../../ui/basics.tsx";
 import { InSight } from "../../ui/in_sight.tsx";
 
