@@ -211,8 +211,9 @@ def test_odd_hyperparameters_are_shown(site: Site, store: Store) -> None:
     assert site.get(f"/api/compare?trials={row['id']}")["trials"][0]["hparams"] == row["hparams"]
 
 
-def test_metadata_and_settings_with_numbers_that_json_does_not_have(site: Site, store: Store) -> None:
-    odd, shown = {"lr": math.nan, "list": [-math.inf]}, {"lr": "NaN", "list": ["-Infinity"]}
+def test_metadata_and_settings_with_secrets_and_numbers_that_json_does_not_have(site: Site, store: Store) -> None:
+    odd = {"lr": math.nan, "list": [-math.inf], "api_token": "s3cret"}
+    shown = {"lr": "NaN", "list": ["-Infinity"], "api_token": "********"}
     lease, (trial,) = with_trials(store, 1, config={"searcher": {"name": "single", "metric": "error"}, "data": odd})
     attempt = begin_managed(store, lease, trial)
     store.write([checkpoint(attempt, 4, "odd")._replace(metadata=odd), MetadataRow(trial, 1, odd)])

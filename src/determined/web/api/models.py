@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
+from determined.config.secrets.masking import mask_secrets
 from determined.store.substores.registry import Model
 from determined.web.answers import Route, representable
 from determined.web.api.checkpoints import ShownCheckpoint, checkpoint_rows
@@ -83,7 +84,7 @@ def model(request: Request, model_id: Id) -> ModelDetail:
             "name": one.name,
             "notes": one.notes,
             "labels": one.labels,
-            "metadata": representable(one.metadata),
+            "metadata": representable(mask_secrets(one.metadata)),
             "created": one.created,
             "updated": one.updated,
             "checkpoint": checkpoints[one.checkpoint],
@@ -101,7 +102,7 @@ def _row(model: Model) -> ModelRow:
         "description": model.description,
         "notes": model.notes,
         "labels": model.labels,
-        "metadata": representable(model.metadata),
+        "metadata": representable(mask_secrets(model.metadata)),
         "owner": model.owner,
         "archived": model.archived,
         "created": model.created,
