@@ -12,6 +12,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from determined.sentences import first_few
+
 logger = logging.getLogger("determined")
 
 CODE = "code"  # the directory with the code of a run, in its run directory and in its checkpoints
@@ -100,11 +102,10 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
         files += 1
     if skipped:
         logger.warning(
-            "code copy limit (%d MiB, %d files) reached; skipped %s%s. List data files in .detignore",
+            "code copy limit (%d MiB, %d files) reached; skipped %s. List data files in .detignore",
             MAX_BYTES // 2**20,
             MAX_FILES,
-            ", ".join(skipped[:5]),
-            f" and {len(skipped) - 5} more" if len(skipped) > 5 else "",
+            first_few(skipped, 5),
         )
 
 

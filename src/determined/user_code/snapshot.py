@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from determined.sentences import first_few
 from determined.user_code.copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, NO_SPACE, left_out, read_ignore_file
 from determined.user_code.root import CodeRoot
 
@@ -78,7 +79,7 @@ class _Skipped:
         self.by_reason.setdefault(reason, []).append(name)
 
     def __str__(self) -> str:
-        return "; ".join(f"{reason}: {_shortened_list(names)}" for reason, names in self.by_reason.items())
+        return "; ".join(f"{reason}: {first_few(names, 5)}" for reason, names in self.by_reason.items())
 
 
 class _Snapshot:
@@ -306,9 +307,3 @@ def _rules(lines: list[str]) -> GitIgnoreSpec | None:
     from pathspec import GitIgnoreSpec  # here: many programs have no ignore file
 
     return GitIgnoreSpec.from_lines(lines)
-
-
-def _shortened_list(names: list[str]) -> str:
-    """Return the first names as a text, and how many more there are."""
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more

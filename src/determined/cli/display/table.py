@@ -121,12 +121,6 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def first_few(names: Sequence[str], most: int = 10) -> str:
-    """Return the first few of many names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _cells(values: Sequence[Any]) -> list[str]:
     """Return the cells of a column; if all values have the same type, without checking each of them."""
     kinds = set(map(type, values))

@@ -11,12 +11,12 @@ import click
 from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.new.overrides import with_config_file, with_overrides
 from determined.cli.running.run_or_queue import Sharing, enqueue, run_here, with_sharing
 from determined.cli.selection.arguments import ID, complete_experiments_that
 from determined.cli.store_access import opened_store
+from determined.sentences import first_few
 
 if TYPE_CHECKING:
     from determined.experiment.creation.continuation import Continued

@@ -6,11 +6,11 @@ import click
 
 from determined.cli.command import Command, ctrl_c_ends_watching
 from determined.cli.display.output import Form, with_json
-from determined.cli.display.table import first_few
 from determined.cli.logs import LogChoice, no_lines_text, print_log, with_log_choice
 from determined.cli.selection.arguments import ID, complete_experiments
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
+from determined.sentences import first_few
 
 
 @click.command(cls=Command, action="show the logs of {experiment_id:experiment}")

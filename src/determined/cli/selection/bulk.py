@@ -13,7 +13,6 @@ import click
 from determined.cli import streams
 from determined.cli.command import Command, confirm, failure_text
 from determined.cli.display.output import collected_json, print_json
-from determined.cli.display.table import first_few
 from determined.cli.selection.arguments import (
     Completion,
     check_ids,
@@ -27,7 +26,7 @@ from determined.cli.selection.arguments import (
 )
 from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError, NotFoundException
-from determined.sentences import capitalized, counted
+from determined.sentences import capitalized, counted, first_few
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from determined.errors import InvalidCheckpointException
+from determined.sentences import first_few
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -99,5 +100,4 @@ def _listed(stored: Any) -> str:
     if not _is_valid(stored):
         return "no list of them"
     places = [(number, *place) for number, optimizer in enumerate(stored) for place in _places(optimizer)]
-    shown = ", ".join(map(str, places[:_MOST_SHOWN])) or "none"
-    return shown + (f" and {len(places) - _MOST_SHOWN} more" if len(places) > _MOST_SHOWN else "")
+    return first_few(list(map(str, places)), _MOST_SHOWN) or "none"

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 
 from determined.config.metric_values import finite_number
+from determined.sentences import first_few
 from determined.store.databases.base import Database
 from determined.store.databases.column_checks import JSON_COLUMNS, WORDS, shape_mistake
 from determined.store.databases.schema import VERSION_TABLE
 from determined.store.databases.tables import all_indexes, all_tables
 from determined.store.maintenance.finding import Finding
 from determined.store.sql.paging import pages
+
+_MOST_NAMED = 5  # enough to find the cause; a damaged store may have thousands of such rows
 
 # (table, description of the problem, query that returns the ids of the rows that have it)
 # Values that are stored twice to make queries fast, and parts of a record that are written together.
@@ -114,14 +117,14 @@ def broken_rules(database: Database) -> Iterator[Finding]:
     for table, what, query in _RULES:
         found = [str(row[0]) for row in database.execute(f"{query} ORDER BY 1")]
         if found:
-            yield Finding(table, f"{what}: {_shortened_list(found)}")
+            yield Finding(table, f"{what}: {first_few(found, _MOST_NAMED)}")
     for (table, column), words in WORDS.items():
         marks = ", ".join("?" * len(words))
         strange = database.execute(
             f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})", words
         )
         if strange:
-            yield Finding(table, f"no {column} is called {_shortened_list([repr(row[0]) for row in strange])}")
+            yield Finding(table, f"no {column} is called {first_few([repr(row[0]) for row in strange], _MOST_NAMED)}")
     yield from _wrong_best(database)
 
 
@@ -150,7 +153,7 @@ def _wrong_best(database: Database) -> Iterator[Finding]:
     )
     wrong = [str(trial) for trial, metric, best, body in found if not _is_reported(best, metric, body)]
     if wrong:
-        yield Finding("trials", f"their best validation is not what was reported: {_shortened_list(wrong)}")
+        yield Finding("trials", f"their best validation is not what was reported: {first_few(wrong, _MOST_NAMED)}")
 
 
 def _is_reported(best: float, metric: str, body: str) -> bool:
@@ -159,9 +162,3 @@ def _is_reported(best: float, metric: str, body: str) -> bool:
         return finite_number(json.loads(body).get(metric)) == best
     except (ValueError, AttributeError):
         return True  # a report that cannot be read is found by `unreadable_values`
-
-
-def _shortened_list(names: list[str], most: int = 5) -> str:
-    """Return the first names as a list, followed by the number of the others."""
-    # A few ids are enough to find the cause, and a damaged store may have thousands of such rows.
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.table import first_few
+from determined.sentences import first_few
 
 if TYPE_CHECKING:
     from determined.curves.read import Column, Key

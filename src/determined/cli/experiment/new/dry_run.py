@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.table import first_few, size
+from determined.cli.display.table import size
 from determined.cli.preview_search import preview_plain, preview_text
-from determined.sentences import counted
+from determined.sentences import counted, first_few
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig

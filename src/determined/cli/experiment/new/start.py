@@ -15,13 +15,13 @@ import click
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible, visible_lines
-from determined.cli.display.table import first_few
 from determined.cli.display.times import with_utc
 from determined.cli.experiment.new.test_mode import archive, one_batch_of
 from determined.cli.running.run_or_queue import Sharing, enqueue, reserve_slots, run_here, with_engine, with_sharing
 from determined.cli.store_access import opened_store
 from determined.cli.streams import continuing_without_output
 from determined.config.secrets.masking import mask_secrets
+from determined.sentences import first_few
 
 if TYPE_CHECKING:
     from determined.config.engine import EngineChoice
