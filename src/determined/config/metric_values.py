@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+NotFinite = Literal["NaN", "Infinity", "-Infinity"]
 
 
 def number(value: Any) -> float | None:
@@ -37,9 +39,12 @@ def is_finite(value: Any) -> bool:
 
 def json_value(value: float) -> float | str:
     """Return a number as JSON can represent it: NaN and the infinities, which JSON does not have, as texts."""
-    if is_finite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if is_finite(value) else not_finite(value)
+
+
+def not_finite(value: float) -> NotFinite:
+    """Return the text for a number that is not finite."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def time_of(time_metric: str | None, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:

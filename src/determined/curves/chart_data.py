@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
+from determined.config.metric_values import NotFinite
 from determined.store.states import TRIAL_FAILED
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class CurveMark(TypedDict):
     """Where a curve has values that cannot be drawn, and how many."""
 
     x: float
-    kind: Literal["NaN", "Infinity", "-Infinity"]
+    kind: NotFinite
     count: int
 
 

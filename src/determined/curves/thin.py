@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from determined.config.metric_values import NotFinite, not_finite
 from determined.curves.levels import Floats, Level, build_level, clipped, coarsened, fitting_exponent
 
 MOST_DRAWN = 1000  # more points than a chart has pixels
-
-NotFinite = Literal["NaN", "Infinity", "-Infinity"]
 
 
 @dataclass(frozen=True)
@@ -159,8 +158,7 @@ def _exact(curve: Points, x: Floats, first: tuple[float, float] | None, last: tu
     finite = np.isfinite(curve.values)
     values[np.searchsorted(x, curve.x)] = np.where(finite, curve.values, np.nan)
     marks = [
-        Mark(float(at), "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity", 1)
-        for at, value in zip(curve.x[~finite], curve.values[~finite], strict=True)
+        Mark(float(at), not_finite(value), 1) for at, value in zip(curve.x[~finite], curve.values[~finite], strict=True)
     ]
     return DrawnCurve(values, values, marks, len(curve.values), int(finite.sum()), first, last)
 

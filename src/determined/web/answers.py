@@ -14,6 +14,7 @@ from fastapi import Response
 from fastapi.routing import APIRoute
 from starlette.background import BackgroundTask
 
+from determined.config.metric_values import not_finite
 from determined.web.memory import give_back_memory
 
 _EXACT = 2**53  # a browser rounds larger integers
@@ -90,7 +91,7 @@ def number(value: float | None) -> Any:
     """Return a number for JSON: the text "NaN", "Infinity" or "-Infinity" if it is not finite."""
     if value is None or math.isfinite(value):
         return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return not_finite(value)
 
 
 def attachment(content: bytes, name: str, media_type: str) -> Response:

@@ -9,17 +9,17 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import unquote
 
-from determined.config.metric_values import number
+from determined.config.metric_values import NotFinite, number
 
 Row = dict[str, Any]
 Place = Callable[[Row], float | None]
 """The place of a trial on an axis, from 0 to 1; None if it has no value that can be placed."""
 
 _METRIC = "metric"
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_NOT_FINITE = get_args(NotFinite)
 
 
 def brushed(rows: Sequence[Row], brushes: str, searched: Sequence[Mapping[str, Any]]) -> set[int] | None:
