@@ -185,6 +185,14 @@ def test_a_killed_raylet(
     running.finish(undisturbed)
 
 
+def test_a_node_that_leaves_in_order(nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any]) -> None:
+    """Its raylet ends by itself, as after `ray stop`."""
+    running = start()
+    running.wait_for_checkpoints()
+    busy(*nodes).raylet().terminate()
+    running.finish(undisturbed)
+
+
 def test_a_killed_actor(
     nodes: tuple[RayNode, RayNode], start: Any, undisturbed: dict[str, Any], database: str | None
 ) -> None:
@@ -297,8 +305,7 @@ def test_a_trial_that_can_never_fit(
     assert "50 CPU slots" in search.det("experiment", "describe", "1").stdout
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("what", ["gcs_server", "everything"])
+@pytest.mark.parametrize("what", ["gcs_server", pytest.param("everything", marks=pytest.mark.thorough)])
 def test_a_lost_head(
     make_search: MakeSearch, cluster: RayCluster, undisturbed: dict[str, Any], what: str, database: str | None
 ) -> None:

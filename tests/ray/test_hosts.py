@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.hosts import two_hosts
 from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
 from tests.ray.cluster import RayCluster
 from tests.ray.conftest import SEARCH, TWO_RANKS, LocalRuns, MakeSearch, run
+from tests.ray.test_faults import MODEL, SLOW, Disturbed
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +46,25 @@ def test_a_trial_over_two_hosts(cluster: RayCluster, make_search: MakeSearch, lo
     assert found == local("ranks")
     (names,) = nodes(search, experiment)
     assert sorted(names or ()) == ["first-host", "second-host"]
+
+
+def test_an_unplugged_host(cluster: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
+    """The last test of this cluster: the second host is not connected again before its processes have ended."""
+    local = Search(tmp_path / "local", MODEL, SLOW)
+    undisturbed = local.create()
+    local.activate(undisturbed)
+    host, other = (
+        cluster.hosts[cluster.head_address],
+        next(one for address, one in cluster.hosts.items() if address != cluster.head_address),
+    )
+    running = Disturbed(make_search(SLOW, cluster, model=MODEL, host=host))
+    try:
+        running.wait_for_checkpoints()
+        wait_until(lambda: cluster.nodes[other.address].actors())
+        subprocess.run(other.command("ip", "link", "set", other.interface, "down"), check=True)
+        running.finish(local.record(undisturbed))
+    finally:
+        running.runner.kill()
+        running.runner.wait()
+    assert any("first-host" in (names or ()) for names in nodes(running.search, running.experiment))
+    wait_until(lambda: not cluster.nodes[other.address].workers(), "a job of the unplugged host lives on")
