@@ -21,7 +21,8 @@ from tests.soak.searches import differences
 
 MODEL = Path(__file__).parents[1] / "ray" / "model"
 NODES = ("127.0.0.3", "127.0.0.4")
-KILLS_IN_A_SEARCH = 10
+KILLS_OF_A_SHORT_SEARCH = 10
+SECONDS_OF_A_BATCH = 0.05  # in a search that is long enough for so many kills
 VICTIMS = ("raylet", "node", "actor", "runner")
 
 
@@ -37,17 +38,18 @@ def main() -> None:
 
 
 def kill_parts(directory: Path, kills: int, luck: random.Random) -> list[str]:
-    """Kill N times, in as many searches as necessary; return the differences."""
-    expected = _undisturbed(directory / "undisturbed")
+    """Kill N times in one search, and in further ones if it ended before; return the differences."""
+    seconds = SECONDS_OF_A_BATCH * max(1.0, kills / KILLS_OF_A_SHORT_SEARCH)
+    expected = _undisturbed(directory / "undisturbed", seconds)
     broken: list[str] = []
     done = number = 0
     # The runner is connected to the head, which has no slots and is not killed.
     with RayCluster(cpus=0) as cluster:
         while done < kills:
             number += 1
-            search = _search(directory / f"search-{number}", cluster)
+            search = _search(directory / f"search-{number}", cluster, seconds)
             experiment = search.create()
-            hits = _disturb(search, experiment, cluster, luck, min(KILLS_IN_A_SEARCH, kills - done))
+            hits = _disturb(search, experiment, cluster, luck, kills - done)
             done += sum(hits.values())
             found = differences(search.record(experiment), expected)
             broken += [f"search {number}: {difference}" for difference in found]
@@ -74,7 +76,7 @@ def _disturb(search: Search, experiment: int, cluster: RayCluster, luck: random.
         node = cluster.nodes[luck.choice(NODES)]
         {"raylet": node.kill_raylet, "node": node.kill, "actor": node.kill_actors}[victim]()
     _repair(cluster)
-    code = (runner or search.start(experiment)).wait(600)
+    code = (runner or search.start(experiment)).wait(3600)
     assert code == 0, search.said.read_text()
     return hits
 
@@ -92,23 +94,23 @@ def _repair(cluster: RayCluster) -> None:
     cluster.arrange(dict.fromkeys(NODES, 2))
 
 
-def _undisturbed(home: Path) -> dict[str, Any]:
-    search = _search(home, None)
+def _undisturbed(home: Path, seconds: float) -> dict[str, Any]:
+    search = _search(home, None, seconds)
     experiment = search.create()
-    search.activate(experiment, timeout=600)
+    search.activate(experiment, timeout=3600)
     record = search.record(experiment)
     print(f"undisturbed: best {record['best']}", flush=True)
     return record
 
 
-def _search(home: Path, cluster: RayCluster | None) -> Search:
-    """Return the search of the other soak test, with longer batches, so that kills hit them."""
+def _search(home: Path, cluster: RayCluster | None, seconds: float) -> Search:
+    """Return the search of the other soak test, with batches that take so long, so that kills hit them."""
     storage = home / "checkpoints"
     storage.mkdir(parents=True)
     config = {
         **CONFIG,
         "entrypoint": "model_def:SlowTrial",
-        "hyperparameters": {**CONFIG["hyperparameters"], "seconds": 0.05},
+        "hyperparameters": {**CONFIG["hyperparameters"], "seconds": seconds},
         "checkpoint_storage": {"type": "shared_fs", "host_path": str(storage)},
         "max_restarts": 0,  # a loss must not count as a restart
     }
