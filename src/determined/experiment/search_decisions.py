@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from determined.config.stored import StoredConfig
-from determined.experiment.search_replay import SearchReplay, recorded_actions
+from determined.experiment.search_replay import SearchReplay
 from determined.searchers.base import (
     Action,
     Continue,
@@ -27,7 +27,7 @@ from determined.searchers.base import (
     Validated,
 )
 from determined.searchers.comparison import Comparison
-from determined.searchers.journal import event_from_plain
+from determined.searchers.journal import actions_from_plain, event_from_plain
 from determined.sentences import counted
 from determined.store.experiment_records import Experiment, JournalEntry
 from determined.store.store import Store
@@ -197,7 +197,7 @@ class _Wording:
         """Yield the decisions of a journal entry. `comparisons` is None if it could not be replayed."""
         event = None if entry.event["event"] == "start" else event_from_plain(entry.event)
         yield from self._of_event(entry.sequence, event, decided)
-        for action in recorded_actions(entry):
+        for action in actions_from_plain(entry.actions):
             own = [found for found in comparisons or () if found.number == action.number]
             for passed in own[:-1]:  # one report can reach several rungs
                 yield self._decision(entry.sequence, "promoted", passed, event, action.number, "promoted")

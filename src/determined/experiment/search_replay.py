@@ -8,7 +8,7 @@ from typing import Any
 from determined.errors import DeterminedError
 from determined.searchers.base import Action, Searcher
 from determined.searchers.comparison import Comparison
-from determined.searchers.journal import action_from_plain, event_from_plain
+from determined.searchers.journal import actions_from_plain, event_from_plain
 from determined.store.experiment_records import JournalEntry
 
 
@@ -42,7 +42,9 @@ class SearchReplay:
                 f"decisions are shown without their reasons, because the search cannot be replayed: {_text(error)}"
             )
             return None
-        if [_identity(action) for action in actions] != [_identity(action) for action in recorded_actions(entry)]:
+        if [_identity(action) for action in actions] != [
+            _identity(action) for action in actions_from_plain(entry.actions)
+        ]:
             self.problem = (
                 f"decisions from number {entry.sequence} on are shown without their reasons: replaying the search "
                 "gives others, so it was made by another version or with another configuration"
@@ -62,11 +64,6 @@ class SearchReplay:
         if entry.event["event"] == "start":
             return self._searcher.start()
         return self._searcher.on_event(event_from_plain(entry.event))
-
-
-def recorded_actions(entry: JournalEntry) -> list[Action]:
-    """Return the recorded actions of a journal entry."""
-    return [action_from_plain(plain) for plain in entry.actions]
 
 
 def _identity(action: Action) -> tuple[str, Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from determined.config.metric_values import finite_number
@@ -59,6 +60,11 @@ def action_from_plain(plain: dict[str, Any]) -> Action:
     """Return the action of plain JSON data. Raise `StoreError` for an unknown one."""
     action = _build(_ACTIONS, "action", plain)
     return Create(**{**vars(action), "rungs": tuple(action.rungs)}) if isinstance(action, Create) else action
+
+
+def actions_from_plain(plain: Sequence[dict[str, Any]]) -> list[Action]:
+    """Return the actions of a journal entry."""
+    return [action_from_plain(action) for action in plain]
 
 
 def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Observed
 from determined.experiment.runner.trials.trial_values import Decided, Failures, RowValues, TrialSpec, final_decision
 from determined.searchers.base import Action, Create, Pause, Stop
-from determined.searchers.journal import action_from_plain
+from determined.searchers.journal import actions_from_plain
 from determined.store.experiment_records import JournalEntry, Trial
 
 
@@ -21,7 +21,7 @@ def trials(rows: Sequence[Trial], journal: Sequence[JournalEntry], space: dict[s
     decided: dict[int, Decided] = {}
     # Replayed in order: a later action replaces an earlier one.
     for entry in journal:
-        for action in _actions(entry):
+        for action in actions_from_plain(entry.actions):
             decided[action.number] = _after(action, decided.get(action.number, Decided()))
     return [_from_row(row, decided.get(row.number, Decided()), space) for row in rows]
 
@@ -71,11 +71,6 @@ def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
         ),
         Observed(best=row.best, steps=row.steps_completed, passed_hparams=row.passed_hparams),
     )
-
-
-def _actions(entry: JournalEntry) -> list[Action]:
-    """Return the actions of the searcher in a journal entry."""
-    return [action_from_plain(action) for action in entry.actions]
 
 
 def _after(action: Action, decided: Decided) -> Decided:
