@@ -63,6 +63,8 @@ def test_several_models_and_shared_tensors_as_safetensors(work_dir: Path, data_h
     found = load_file(f"{row.checkpoint_id}.safetensors")
     assert {"0.weight", "1.0.weight", "1.0.bias", "1.1.weight", "1.1.bias"} <= found.keys()
     assert torch.equal(found["1.0.weight"], found["1.1.weight"])
+    det_ok("checkpoint", "export", row.checkpoint_id, "-o", "model.safetensors")
+    assert load_file("model.safetensors").keys() == found.keys()
 
 
 def test_without_the_package(work_dir: Path, data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

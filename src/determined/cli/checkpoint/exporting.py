@@ -29,23 +29,24 @@ _ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
     "--format",
     "file_format",
     type=click.Choice(["torch", "safetensors"]),
-    default="torch",
-    show_default=True,
-    help="A file for torch.load(weights_only=True), or a safetensors file.",
+    help="A file for torch.load(weights_only=True), or a safetensors file (default: safetensors if PATH ends with "
+    ".safetensors, else torch).",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: UUID.pt).")
 @with_json
-def export(checkpoint_id: str, file_format: Format, output: Path | None, form: Form) -> None:
+def export(checkpoint_id: str, file_format: Format | None, output: Path | None, form: Form) -> None:
     """Export the weights of a checkpoint.
 
     Writes the state dict of the model, which programs without this library can load. With several models each name
     begins with the number of its model: `0.`, `1.` and so on.
 
     \b
-    Example: det checkpoint export 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --format safetensors -o model.safetensors
+    Example: det checkpoint export 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c -o model.safetensors
     """
     from determined.checkpoint_storage.base import checked_id
 
+    if file_format is None:
+        file_format = "safetensors" if output is not None and output.suffix == _ENDINGS["safetensors"] else "torch"
     target = output or Path(checked_id(checkpoint_id) + _ENDINGS[file_format])
     # Before torch is imported, which takes seconds.
     refuse_existing(target)
