@@ -140,7 +140,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
         [["/dev/a:/dev/b:rwm"], [{"host_path": "/dev/a", "container_path": "/dev/b"}]],
     ),
     ("resources.native_parallel", MINIMAL, None, [False]),
-    ("resources.agent_label", MINIMAL, None, ["x"]),
+    ("resources.agent_label", MINIMAL, None, ["x", ""]),
     *(
         (f"checkpoint_storage.{name}", base, default, [0, 3])
         for name, default in (("save_experiment_best", 0), ("save_trial_best", 1), ("save_trial_latest", 1))

@@ -10,7 +10,7 @@ from pydantic import PlainValidator
 from determined.config import validators
 from determined.config.blocks.block import Block
 from determined.config.engine import EngineText
-from determined.config.validators import Count, FilledText, Flag, PositiveCount, Text
+from determined.config.validators import Count, Flag, PositiveCount, Text
 
 _SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp](i?b)?|b)?", re.IGNORECASE)
 _SIZE_WITHOUT_B = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp])i", re.IGNORECASE)
@@ -60,7 +60,7 @@ class Resources(Block):
     shm_size: Size | None = None
     devices: tuple[Device, ...] | None = None
     native_parallel: Flag | None = None
-    agent_label: FilledText | None = None
+    agent_label: Text | None = None
     slots: Count | None = None
     engine: EngineText | None = None
     node_timeout: Annotated[float, validators.number(5)] | None = None
