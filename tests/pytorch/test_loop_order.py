@@ -207,6 +207,18 @@ def test_progress_and_metrics_that_are_reported(data_home: Path) -> None:
     assert (validation["batches"], validation["epochs"]) == (6, 1)
 
 
+def test_progress_is_known_before_the_first_reporting_period(data_home: Path) -> None:
+    class Failing(LineTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            if batch_idx == 4:
+                raise RuntimeError("interrupted")
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        fit(Failing, max_length=pytorch.Batch(12), validation_period=pytorch.Batch(3))
+    assert records.runs(data_home)[0].progress == 0.25
+
+
 def test_counters_of_the_users_own_stay(data_home: Path) -> None:
     class Own(LineTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:

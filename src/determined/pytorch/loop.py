@@ -264,6 +264,8 @@ class TrainLoop:
         self._agreed_urgency = max(urgency for _, urgency, _ in ranks)
         columns, metrics = self.window.combine([half for half, _, _ in ranks])
         self.reporter.training(self.state, metrics, columns)
+        # Here as well as every `scheduling_unit` batches: between validations, workloads may be shorter than that.
+        self.report_progress()
         self.callbacks.call("on_train_step_end", self.state.step_id, metrics)
         if self.callbacks.overrides("on_training_workload_end"):
             rows = self.window.rows(columns)

@@ -26,6 +26,7 @@ class Reporter:
         self._scalars = Scalars(context)
         self._status = ""
         self._progress_reported_at = -math.inf
+        self._progress = -1.0  # the last that was reported
         by_records = core_context.info.trial._time_metric == "records"
         self._batch_size = context.get_global_batch_size() if by_records else None
 
@@ -39,8 +40,9 @@ class Reporter:
         """Report the fraction done, at most once per second except at the end: each report is a write to the store."""
         now = time.monotonic()
         # The last value is always sent, so that a finished trial shows 100 %.
-        if self._chief and (fraction >= 1 or now - self._progress_reported_at >= 1):
+        if self._chief and fraction != self._progress and (fraction >= 1 or now - self._progress_reported_at >= 1):
             self._progress_reported_at = now
+            self._progress = fraction
             self._train.report_progress(fraction)
 
     def training(self, state: LoopState, metrics: Metrics, columns: Columns) -> None:
