@@ -122,6 +122,8 @@ def test_filter_sort_columns_and_selection_are_in_the_address(visitor: Visitor) 
     page.locator("th button", has_text="layers").click()
     page.locator("tbody input[type=checkbox]").first.check()
     expect(page.locator(".chosen-bar")).to_contain_text("1 trial selected")
+    # Changes in quick succession are written to the address together.
+    page.wait_for_url(re.compile("sel="))
     address = page.url
     assert all(part in address for part in ("q=state", "cols=", "sort=layers", "sel="))
     before = page.locator(".table tbody").inner_text()
