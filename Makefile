@@ -74,8 +74,8 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 # that broke with old versions before are tested: checkpoints, the command line, configurations, cloud storage, PostgreSQL, TensorBoard.
 test-minimum-short: $(SHORT_STAMP)
 	$(SHORT_VENV)/bin/python -m pytest -n $(WORKERS) tests/test_requirements.py tests/cli/test_main.py \
-		tests/config/test_overrides.py tests/checkpoint_storage/test_cloud_access.py tests/pytorch/test_checkpoint_files.py \
-		tests/cli/test_postgres.py tests/cli/test_tensorboard.py tests/searchers/test_optuna.py
+		tests/config/test_overrides.py tests/checkpoint_storage/test_cloud_access.py tests/pytorch/checkpoint/test_checkpoint_files.py \
+		tests/cli/store/test_postgres.py tests/cli/test_tensorboard.py tests/searchers/test_optuna.py
 
 $(SHORT_STAMP): $(STAMP)
 	$(PYTHON) -m venv $(SHORT_VENV)

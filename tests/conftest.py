@@ -32,12 +32,12 @@ WITH_LONG_TESTS = (
     "tests/docs/test_sphinx.py",
     "tests/docs/test_tutorial.py",
     "tests/examples/test_example_runs.py",
-    "tests/experiment/test_entrypoints.py",
+    "tests/experiment/creation/test_entrypoints.py",
     "tests/experiment/test_examples.py",
-    "tests/experiment/test_killed_runners.py",
+    "tests/experiment/runner/test_killed_runners.py",
     "tests/queue/test_foreground_slots.py",
     "tests/queue/test_sharing.py",
-    "tests/store/test_processes.py",
+    "tests/store/databases/test_processes.py",
     "tests/store/test_repeated_changes.py",
 )
 

@@ -11,10 +11,10 @@ import pytest
 from determined import core, paths, pytorch
 from determined.cli.doctor.data import check_data
 from determined.errors import CheckpointNotFound, InvalidConfigurationException
-from tests.cli.running import det_ok, run_det
+from tests.cli.det_command import det_ok, run_det
 from tests.helpers.records import announced, opened
 from tests.helpers.trials import LineTrial, fit
-from tests.pytorch.test_inference_outputs import process
+from tests.pytorch.experimental.test_inference_outputs import process
 
 CONFIG = """
 name: moved

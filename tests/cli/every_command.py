@@ -83,12 +83,12 @@ COMMANDS: dict[str, Case] = {
     "experiment list-checkpoints": Case("{experiment}", tables=(CHECKPOINTS,)),
     "experiment logs": Case("{experiment}", form="lines"),
     "experiment pause": Case("{idle}", store="writes"),
-    "experiment activate": Case("{experiment} --max-trials 3", store="writes", elsewhere="test_create.py"),
+    "experiment activate": Case("{experiment} --max-trials 3", store="writes", elsewhere="experiment/test_create.py"),
     "experiment cancel": Case("{idle}", store="writes"),
     "experiment kill": Case("{idle}", store="writes"),
     "experiment wait": Case("{experiment}"),
     "experiment continue": Case(
-        "{experiment} --config searcher.max_trials=3", store="writes", elsewhere="test_upkeep.py"
+        "{experiment} --config searcher.max_trials=3", store="writes", elsewhere="store/test_upkeep.py"
     ),
     "experiment download": Case("{experiment} -o {directory}", tables=(CHECKPOINT,)),
     "experiment download-model-def": Case("{experiment} -o {directory}"),
@@ -103,7 +103,7 @@ COMMANDS: dict[str, Case] = {
     "experiment set gc-policy": Case(f"{{experiment}} {_POLICY} --yes", store="writes"),
     "experiment delete": Case("{experiment} --yes", store="writes"),
     "experiment delete-tb-files": Case("{experiment} --yes", store="writes"),
-    "run": Case("--paused true", store="writes", elsewhere="test_run.py"),
+    "run": Case("--paused true", store="writes", elsewhere="running/test_run.py"),
     "trial describe": Case("{trial} --metrics", tables=(TRIAL, WORKLOADS_OF_TRIAL)),
     "trial logs": Case("{trial}", form="lines"),
     "trial download": Case("{trial} --best -o {directory}", tables=(CHECKPOINT,)),
@@ -116,7 +116,7 @@ COMMANDS: dict[str, Case] = {
         "{checkpoint} -o {directory}",
         exit_code=1,
         words="holds none of the state files",
-        elsewhere="../pytorch/test_plain_weights.py",
+        elsewhere="../pytorch/checkpoint/test_plain_weights.py",
     ),
     "checkpoint rm": Case("{spare} --glob *.bin --yes", store="writes"),
     "model create": Case("another --description text", store="writes", tables=(MODELS,)),

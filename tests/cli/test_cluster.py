@@ -13,7 +13,7 @@ from determined.config.stored import StoredConfig
 from determined.errors import InvalidConfigurationException
 from determined.store.experiment_changes import Change, TrialChange
 from determined.store.store import Store
-from tests.cli.running import det, det_json, det_ok
+from tests.cli.det_command import det, det_json, det_ok
 from tests.store.experiments import with_trials
 
 needs_no_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed here")

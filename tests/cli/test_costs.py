@@ -15,8 +15,8 @@ from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.records import LogFilter
 from determined.store.rows import LogRow
 from determined.store.store import Store
+from tests.cli.det_command import det_json, det_ok
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
-from tests.cli.running import det_json, det_ok
 
 LINES: list[tuple[int, str | None, str]] = [
     (0, None, f"line {number}" + (" with a needle" if number % 50 == 7 else "")) for number in range(1500)

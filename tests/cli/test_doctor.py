@@ -20,7 +20,7 @@ from determined.cli.doctor.cluster import check_cluster, judge_cluster
 from determined.cli.doctor.data import file_system
 from determined.cli.doctor.packages import check_packages
 from determined.config.secrets.masking import MASK
-from tests.cli.running import DET, det, run_det
+from tests.cli.det_command import DET, det, run_det
 from tests.helpers.records import opened
 
 THINGS = [

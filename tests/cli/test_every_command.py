@@ -20,11 +20,11 @@ import pytest
 
 from determined.cli.groups import LazyGroup
 from determined.cli.main import main
+from tests.cli.det_command import DET
 from tests.cli.every_command import COMMANDS, Case
 from tests.cli.filling import new_experiment
 from tests.cli.forking import Forking, Result
 from tests.cli.projects import CONFIG, PROGRAM
-from tests.cli.running import DET
 from tests.cli.searched import Searched
 from tests.helpers.records import opened
 

@@ -14,8 +14,8 @@ import pytest
 from determined import core
 from determined.store.store import Store
 from determined.store.substores.queue import NewEntry
+from tests.cli.det_command import DET, Terminal, det, det_ok
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
-from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search
 from tests.helpers.terminal import CTRL_C
 from tests.helpers.waiting import wait_until

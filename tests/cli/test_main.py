@@ -17,7 +17,7 @@ from determined.cli.groups import LazyGroup
 from determined.cli.main import main
 from determined.cli.running.run_or_queue import warnings_to
 from determined.experimental.session import Session
-from tests.cli.running import DET, det, det_json, det_ok, run_det
+from tests.cli.det_command import DET, det, det_json, det_ok, run_det
 from tests.helpers.records import opened
 
 

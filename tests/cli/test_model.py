@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from determined.cli.main import main
 from tests.cli.conftest import WEIRD
-from tests.cli.running import det, det_csv, det_json, det_ok, head_of, rows_of, run_det
+from tests.cli.det_command import det, det_csv, det_json, det_ok, head_of, rows_of, run_det
 from tests.cli.searched import Searched
 
 MODEL = ["ID", "Name", "Description", "Workspace ID", "Creation Time", "Last Updated Time", "Metadata"]

@@ -17,8 +17,8 @@ from determined.store.process import Process, this_process
 from determined.store.rows import AttemptStart, NewRun
 from determined.store.store import Store
 from tests.cli.conftest import WEIRD
+from tests.cli.det_command import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
-from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of
 
 LIST = ["ID", "Owner", "Name", "Parent ID", "State", "Progress", "Started", "Ended", "Resource Pool"]
 TRIALS = ["Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches"]
@@ -394,7 +394,7 @@ def test_logs_are_followed_until_the_end(store: Store) -> None:
     """A line that is written while a command follows the log is printed; the end of the experiment ends the command."""
     import subprocess
 
-    from tests.cli.running import DET
+    from tests.cli.det_command import DET
 
     experiment_id = new_experiment(store)
     lease = lead(store, experiment_id)

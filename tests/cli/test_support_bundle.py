@@ -17,8 +17,8 @@ from determined.config.reading.load import parse_yaml
 from determined.config.secrets.masking import MASK, mask_secrets
 from determined.experiment.files import ExperimentFiles
 from determined.store.store import Store
+from tests.cli.det_command import DET, det, det_json, det_ok
 from tests.cli.filling import Steps, add_trials, end_trial, lead, new_experiment, work
-from tests.cli.running import DET, det, det_json, det_ok
 from tests.cli.searched import Searched
 
 FILES = {
@@ -160,7 +160,7 @@ def test_the_file_is_complete_or_absent(store: Store, tmp_path: Path, monkeypatc
 
 
 def test_a_standalone_run(store: Store, tmp_path: Path) -> None:
-    from tests.cli.test_compare import standalone_run
+    from tests.cli.experiment.test_compare import standalone_run
 
     experiment = standalone_run(store, {"loss": 1.0})
     (trial,) = store.experiments.trials(experiment)

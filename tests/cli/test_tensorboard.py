@@ -16,7 +16,7 @@ import pytest
 
 from determined.cli.tensorboard.start import chosen_trials
 from determined.store.store import Store
-from tests.cli.running import DET, det
+from tests.cli.det_command import DET, det
 from tests.cli.searched import Searched
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 

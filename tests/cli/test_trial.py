@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from determined.store.store import Store
+from tests.cli.det_command import DET, det, det_json, det_ok, head_of, rows_of, run_det
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.projects import PROGRAM
-from tests.cli.running import DET, det, det_json, det_ok, head_of, rows_of, run_det
 from tests.cli.searched import CONFIG, Searched
 from tests.helpers.searches import Search
 

@@ -14,7 +14,7 @@ from determined.experiment.creation.trial_alone import trial_alone
 from determined.experiment.failures import FailureGroup, _beyond, _parts, failure_groups
 from determined.experiment.runner.run import run_experiment
 from determined.store.open import checked_place
-from tests.cli.running import det, det_ok
+from tests.cli.det_command import det, det_ok
 from tests.experiment.inside import Outcome, opened, outcome, run
 
 

@@ -20,7 +20,7 @@ from determined.experiment.search_decisions import SearchDecisions, SearchHistor
 from determined.store.experiment_records import JournalEntry
 from determined.store.open import checked_place
 from determined.store.store import Store
-from tests.cli.running import DET
+from tests.cli.det_command import DET
 from tests.experiment.inside import Outcome, opened, run
 from tests.web.server import running_server
 

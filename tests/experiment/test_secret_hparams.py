@@ -10,7 +10,7 @@ from determined.experiment.runner import restored_trials
 from determined.experiment.runner.run import run_experiment
 from determined.experiment.runner.view import View
 from determined.store.open import checked_place
-from tests.cli.running import det_ok
+from tests.cli.det_command import det_ok
 from tests.experiment.inside import create, opened, outcome
 
 SECRET = "kept-very-secret-4711"

@@ -11,7 +11,7 @@ import pytest
 
 from determined import core
 from determined.store.substores.queue import NewEntry
-from tests.cli.running import det, det_json, det_ok, head_of, rows_of
+from tests.cli.det_command import det, det_json, det_ok, head_of, rows_of
 from tests.queue.conftest import SEARCH, QueuedSearch
 
 COLUMNS = ["Position", "Experiment ID", "Name", "Priority", "State", "Slots", "Progress", "Added"]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from determined.queue.files import QueueFiles
-from tests.cli.running import det_ok
+from tests.cli.det_command import det_ok
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.experiment.test_killed_runners import CONFIG, LINEAR
+from tests.experiment.runner.test_killed_runners import CONFIG, LINEAR
 from tests.queue.conftest import QueuedSearch
 
 SEARCH: dict[str, Any] = {

@@ -15,7 +15,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.queue import dispatcher
 from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles
-from tests.cli.running import det
+from tests.cli.det_command import det
 from tests.helpers.searches import DET
 from tests.helpers.waiting import wait_until
 from tests.queue.conftest import SEARCH, QueuedSearch

@@ -10,7 +10,7 @@ import pytest
 from determined.queue import daemon_start
 from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 from determined.queue.status import Status, write_status
-from tests.cli.running import det, det_ok
+from tests.cli.det_command import det, det_ok
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create
 

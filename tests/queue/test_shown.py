@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from determined.queue.files import QueueFiles
 from determined.queue.status import last_status
-from tests.cli.running import det_json
+from tests.cli.det_command import det_json
 from tests.helpers.waiting import wait_until
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create

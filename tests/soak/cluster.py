@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.experiment.test_killed_runners import CONFIG
+from tests.experiment.runner.test_killed_runners import CONFIG
 from tests.helpers.searches import Search, kill_after
 from tests.ray.cluster import RayCluster
 from tests.soak.searches import differences

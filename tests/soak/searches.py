@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.experiment.test_killed_runners import CONFIG, LINEAR
+from tests.experiment.runner.test_killed_runners import CONFIG, LINEAR
 from tests.helpers.searches import Search, kill_after
 
 KILLS_IN_A_SEARCH = 12
