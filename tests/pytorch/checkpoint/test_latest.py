@@ -110,8 +110,9 @@ def test_a_running_run_is_not_taken_over(data_home: Path, work_dir: Path) -> Non
     )
     assert first.stdout is not None
     assert first.stdout.readline() == "waiting\n"
-    second = warm.run([sys.executable, program, "go"], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    second = warm.run([sys.executable, program, "go"], env=env, capture_output=True, text=True, check=True)
     assert second.stdout == "[0, 1, 2, 3, 4, 5]\n"
+    assert f"trial 1 of this program is still running, in process {first.pid} on" in second.stderr
     assert first.communicate("\n", timeout=60)[0] == "[0, 1, 2, 3, 4, 5]\n"
 
 

@@ -116,10 +116,19 @@ class CheckpointRecords:
         for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
             # A run that is still running is not the last one: nothing has to resume it. But a second `fit` in this
             # process resumes from the first.
-            if self._newest_attempt(trial_id).process == this_process() or not is_active_after_watching(
+            newest = self._newest_attempt(trial_id)
+            if newest.process == this_process() or not is_active_after_watching(
                 partial(self._newest_attempt, trial_id)
             ):
                 return [checkpoint.checkpoint_id for checkpoint in known if checkpoint.trial_id == trial_id]
+            # After `kill -9` of torchrun its processes may be left, which the user does not expect.
+            logger.warning(
+                "latest_checkpoint='latest': trial %d of this program is still running, in process %d on %s, and is "
+                "not resumed",
+                trial_id,
+                newest.process.pid,
+                newest.process.host,
+            )
         others = [] if known or self._run.named else self.store.identities(program)
         if others:
             logger.warning(
