@@ -39,8 +39,9 @@ def pieces(line: bytes, longest: int = LONGEST) -> list[bytes]:
 
 
 class SplitLine(NamedTuple):
-    """A line of output. One that is not finished is the present state of a progress bar, which the next line of the
-    stream replaces.
+    """A line of output, or a piece of one that is too long.
+
+    `finished` is False for the present state of a progress bar, which the next line of the stream replaces.
     """
 
     text: bytes

@@ -35,9 +35,10 @@ def ranked(
 def in_order(
     items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, descending: bool
 ) -> list[T]:
-    """Return all items sorted by values of any type; those without a value come last in both directions.
+    """Return all items sorted by values of any type; those without a finite value come last in both directions.
 
-    Among items with the same value the one with the smallest age comes first, also in descending order.
+    `age_of` returns a number that grows with time, such as an id. Among items with the same value the oldest, with the
+    smallest number, comes first, also in descending order.
     """
     with_value, without = _split(items, value_of, age_of, descending=descending)
     return with_value + without

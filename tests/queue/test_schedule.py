@@ -78,7 +78,7 @@ def test_assignments_settle_and_later_ones_do_not_gain_while_an_earlier_one_wait
     rested = settled(demands, slots)
     result = grants(rested, slots)
     assert result == {demand.order: demand.has for demand in rested}
-    by_rank = sorted(rested, key=lambda demand: demand.rank)
+    by_rank = sorted(rested, key=lambda demand: demand.sort_key)
     before = {demand.order: len(demand.has) for demand in demands}
     waiting = False
     for demand in by_rank:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from determined.searchers.base import Action, Continue, Event, Pause, Stop, Validated
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.simulate import simulate
 from tests.searchers.methods import METHODS, make, trouble
 

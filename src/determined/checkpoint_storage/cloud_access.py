@@ -93,7 +93,10 @@ def filled_text(value: Any, field: str) -> str | None:
 
 
 def from_environment(*names: str) -> tuple[str, str | None]:
-    """Return the name of the first of these variables that is set, for messages, and its value."""
+    """Return a phrase that names the first of these variables that is set, and its value.
+
+    If none is set, return a phrase for the first of them and None.
+    """
     name = next((name for name in names if os.environ.get(name)), names[0])
     return f"the environment variable {name}", os.environ.get(name) or None
 

@@ -69,7 +69,7 @@ def copy_atomically(source: Path, target: Path) -> None:
 
 
 def make_private(root: Path) -> None:
-    """Restrict a tree to its owner: directories 0700, files 0600, or 0700 if they are executable.
+    """Remove the permissions of group and others from a tree; those of the owner are unchanged.
 
     A file with several hard links is not changed: another name of it may belong to the user.
     """

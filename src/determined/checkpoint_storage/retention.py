@@ -117,12 +117,13 @@ def surplus(
     ended: Collection[int] = (),
     even_the_last: bool = False,
 ) -> list[Candidate]:
-    """Return the checkpoints that a clean-up deletes, without deleting anything.
+    """Return the checkpoints that a clean-up would delete.
 
-    `is_good` is called for every checkpoint that justifies a deletion. A damaged checkpoint does not count as kept: the
-    next one in rank is kept in its place. Every trial keeps one good checkpoint whatever the policy says, and its
-    newest good one unless it is in `ended`, the trials that will not be resumed. `even_the_last=True` allows those to
-    lose all. A trial without a good checkpoint loses none.
+    A checkpoint may be deleted only because others are kept; `is_good` verifies those others. A damaged one does not
+    count as kept, so the next one in rank is kept as well. Every trial keeps at least one good checkpoint whatever the
+    policy says. A trial that may be resumed (not in `ended`) keeps the good checkpoint with the most steps and the good
+    one that was stored last. A trial without a good checkpoint loses none. With `even_the_last=True` the last three
+    rules do not apply to trials in `ended`, which may lose all checkpoints.
     """
     stored = list(checkpoints)
     # Checkpoints that the policy names are kept even if damaged: reading may have failed only this time.

@@ -68,7 +68,7 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
 
 
 def _fetch(bucket: Bucket, each: Download, start: int | None) -> None:
-    """Download an object, or the part of it that begins at `start`, into a file."""
+    """Download an object into its file: all of it, or with `start` one part of at most PART_BYTES that begins there."""
     # "r+b", because other threads write their ranges of the same file.
     with open(each.file, "wb" if start is None else "r+b") as file:
         if start is None:

@@ -120,7 +120,10 @@ class TrainContext:
         self._supervisor.report_status(StatusChange(follows_operations=True))
 
     def _complete_length(self, length: float, metric: float) -> None:
-        """Record that a searcher operation ended: the last validation belongs to this length."""
+        """Record the end of a searcher operation.
+
+        Its length and metric are added to the last validation report, for the runner.
+        """
         self._supervisor.complete_length(length, metric)
 
     def _report(

@@ -127,7 +127,7 @@ class CurveCache:
         return (Version(*rows[0][:6]), found) if rows else None
 
     def summarized(self, store: str, trial_ids: Sequence[int]) -> dict[int, int]:
-        """Return by trial id for which version of the reports (`changes`) statistics are cached."""
+        """Return, by trial id, the stamp (`changes`) of the reports whose statistics are cached."""
         select = "SELECT t.trial, t.changes FROM trials t WHERE t.store = ? AND t.axis = ?"
         return dict(self._of_trials(select, [store, _SUMMARY], trial_ids))
 

@@ -173,5 +173,5 @@ def _starts(buckets: Integers) -> Integers:
 
 
 def _with(level: Level, arrays: dict[str, Any]) -> Level:
-    """Return a level with other arrays."""
+    """Return a copy of a level with the named arrays replaced."""
     return replace(level, **arrays)

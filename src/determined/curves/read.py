@@ -90,7 +90,11 @@ def read_columns(pages: Iterable[ReportTexts], *, flatten: bool = False) -> dict
 
 
 def _of_group(pages: Sequence[ReportTexts], *, flatten: bool) -> dict[str, Column]:
-    """Return the columns of one group; integers of more than 64 bits are exact."""
+    """Return the columns of the metrics of one group.
+
+    The reports are decoded quickly, and a second time exactly if integers may have been rounded. With `flatten`, maps
+    inside of reports are metrics of their own.
+    """
     columns = _columns([_parsed(page, exact_json.loads_rounded, flatten=flatten) for page in pages])
     # Values are looked at first: to search the texts takes as long as to decode them.
     if any(map(_may_be_rounded, columns.values())) and any(exact_json.has_long_integer(page.bodies) for page in pages):

@@ -20,7 +20,8 @@ class Statistics(NamedTuple):
 
     `points` is the number of values, `kind` their common JSON type, "string" if they differ. `others` is the number of
     values that are not numbers. `total` is the sum of the numbers, `low` and `high` are the extremes of those that are
-    finite; None if there are none. `last_number` is the last number if the last value is not a number.
+    finite; None if there are none. `non_finite` is the number of numbers that are NaN or infinite. `last_number` is the
+    last number if the last value is not a number; otherwise None.
     """
 
     points: int

@@ -102,7 +102,10 @@ def draw(
 
 
 def wanted_exponent(low: float, high: float, most: int = MOST_DRAWN) -> int:
-    """Return the exponent of the buckets with which a range is drawn."""
+    """Return the exponent of two that is the bucket width for drawing a range.
+
+    At most `most` values are drawn, two for each bucket.
+    """
     return fitting_exponent(low, high, max(1, most // 2))
 
 

@@ -203,7 +203,7 @@ class CurveReader:
         return found
 
     def _overwritten(self, trial_id: int, attempt: int, key: Key, axis: Axis, damaged: dict[int, str]) -> Curve:
-        """Return all points of a metric that one attempt reported and a later one repeats."""
+        """Return the points of a metric that an attempt reported after the step at which a later attempt began."""
         columns = dict[Key, Column]()
         with _noted(damaged, trial_id):
             columns = read_columns(self.store.reports.overwritten(trial_id, attempt, key[0]))

@@ -26,7 +26,7 @@ from determined.searchers.base import (
     Stop,
     Validated,
 )
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.journal import actions_from_plain, event_from_plain
 from determined.sentences import counted
 from determined.store.experiment_records import Experiment, JournalEntry

@@ -7,7 +7,7 @@ from typing import Any
 
 from determined.errors import DeterminedError
 from determined.searchers.base import Action, Searcher
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.journal import actions_from_plain, event_from_plain
 from determined.store.experiment_records import JournalEntry
 

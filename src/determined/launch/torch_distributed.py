@@ -26,7 +26,7 @@ _FORWARDED = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 class UsageError(ValueError):
-    """The command line does not say what to run."""
+    """A command line from which the launcher cannot tell what to run."""
 
 
 def main(arguments: list[str]) -> int:

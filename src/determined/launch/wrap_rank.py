@@ -106,7 +106,7 @@ def _write(target: int, text: bytes) -> None:
 
 
 def _become_worker() -> None:
-    """Prepare the child process before it executes the command."""
+    """Put the child process into a group of its own, ignore SIGUSR1, and let the process die with its parent."""
     os.setpgid(0, 0)
     # SIGUSR1 requests a stack dump. Ignored by default, because it would kill programs that have no handler for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -115,7 +115,10 @@ def _become_worker() -> None:
 
 
 def _die_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel to send this signal when the parent ends, so that no worker outlives its launcher."""
+    """Ask the kernel (Linux only) to send this process `number` when its parent ends.
+
+    So no worker outlives its launcher.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 

@@ -20,8 +20,8 @@ from determined.queue.liveness import is_holder_alive, last_runner_output
 from determined.queue.restart_backoff import RestartBackoff
 from determined.queue.runner_process import QueueRunner
 from determined.queue.schedule import Demand
+from determined.queue.slot_assignment import SlotAssignment
 from determined.queue.slot_demand import SlotDemand, slot_demand_of
-from determined.queue.slot_shares import SlotShares
 from determined.queue.submission import has_files_here
 from determined.sentences import counted
 from determined.store.experiment_changes import Change, ExperimentChange
@@ -51,7 +51,7 @@ class Dispatcher:
     def __init__(self, store_place: str, store: DaemonStore, slots: Slots, say: Callable[[str], None]) -> None:
         self._store_place, self._store, self._say = store_place, store, say
         self._slots = slots.count
-        self._shares = SlotShares(slots, store_place)
+        self._assignment = SlotAssignment(slots, store_place)
         self._slot_holders: list[str] = []  # experiments outside the queue that hold slots, as last logged
         self._host, self._owner = socket.gethostname(), this_user()
         self._entries: list[Entry] = []
@@ -118,7 +118,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Release the locks on all slots."""
-        self._shares.close()
+        self._assignment.close()
 
     def _query(self, act: Callable[[Store], T]) -> T | None:
         """Run an action on the store; return None while the store is unavailable.
@@ -286,7 +286,7 @@ class Dispatcher:
                 demands.append(Demand(order, LOWEST_PRIORITY, 1, 0, runner.has))
         by_order = {runner.entry.order: runner.entry.experiment_id for runner in self._runners.values()}
         by_order |= {entry.order: entry.experiment_id for entry in self._entries}
-        shares = self._shares.give(demands, by_order)
+        shares = self._assignment.give(demands, by_order)
         self._log_slot_holders()
         for order, runner in self._runners.items():
             runner.grant(shares[order])
@@ -303,7 +303,7 @@ class Dispatcher:
 
     def _log_slot_holders(self) -> None:
         """Log which experiments outside the queue hold slots, if that has changed."""
-        holders = self._shares.holders() if self._shares.unavailable else []
+        holders = self._assignment.holders() if self._assignment.unavailable else []
         if holders and holders != self._slot_holders:
             self._say(f"waiting for slots that are held outside the queue, by {' and '.join(holders)}")
         self._slot_holders = holders

@@ -18,9 +18,9 @@ class RestartBackoff:
         self._not_before: dict[int, float] = {}
 
     def failed(self, order: int, seconds: float) -> float | None:
-        """Record that a runner failed after this run time.
+        """Record that the runner of a queue entry failed after `seconds`; return the seconds until its next start.
 
-        Return the seconds until the next start, or None to give up.
+        Return None to give up. A run of a minute or more resets the count of failures.
         """
         # The failure is not connected with earlier ones.
         before = 0 if seconds >= _SECONDS_OF_SUCCESS else self._failures.get(order, 0)

@@ -28,8 +28,8 @@ class Demand:
     has: tuple[int, ...] = ()
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """The key by which experiments are served."""
+    def sort_key(self) -> tuple[int, int]:
+        """The sort key: priority first, then the order in the queue; the smallest is served first."""
         return self.priority, self.order
 
     def usable_slots(self, slots: int) -> int:
@@ -43,7 +43,7 @@ def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] =
     Slots that are `unavailable`, because a process outside the queue holds them, are granted to no experiment. Slots
     that are taken back are granted to another experiment only after they are free.
     """
-    ranked = sorted(demands, key=lambda demand: demand.rank)
+    ranked = sorted(demands, key=lambda demand: demand.sort_key)
     shares = _shares(ranked, slots, slots - len(unavailable))
     # Slots that are still in use elsewhere cannot be granted, even if they were taken back.
     taken = {number for demand in ranked for number in demand.has}.union(unavailable)

@@ -77,7 +77,10 @@ def read_status(files: QueueFiles) -> Status | None:
 
 
 def last_status(files: QueueFiles) -> Status:
-    """Return the status of a daemon that is known to be running."""
+    """Return the status that a running daemon wrote last, or an empty one if it has just been started.
+
+    Whether the daemon runs is not checked.
+    """
     try:
         plain: dict[str, Any] = json.loads(files.status.read_text())
     except (FileNotFoundError, json.JSONDecodeError):  # the daemon has just been started

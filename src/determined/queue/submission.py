@@ -89,9 +89,9 @@ def continue_in_queue(
 
 
 def resume(store: Store, store_place: str) -> tuple[list[Entry], DaemonState | None]:
-    """Return the queue entries of this machine and user, and the state of the daemon, which is started if necessary.
+    """Start the daemon if this user's queue on this machine is not empty.
 
-    The state is None if the queue is empty.
+    Return the entries of the queue and the state of the daemon, which is None if the queue is empty.
     """
     entries = store.queue.entries(socket.gethostname(), this_user())
     # No daemon is started for an empty queue.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 
 
 @dataclass(frozen=True)

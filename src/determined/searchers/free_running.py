@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from determined.searchers.base import Action, Create, Event, Exited, Extended, Reopened, Validated
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.newest_validation import NewestValidation
 from determined.searchers.pool import Pool
 from determined.searchers.sources import Outcome, TrialSource

@@ -24,7 +24,7 @@ from determined.searchers.base import (
     Stop,
     Validated,
 )
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.explore import explore
 from determined.searchers.halving.rung import WORST
 from determined.searchers.newest_validation import NewestValidation

@@ -167,7 +167,10 @@ class _Simulation:
         return frozenset([*self.running, *self.new, *self.revived])
 
     def _process_report_out_of_order(self) -> None:
-        """Pass the report of a waiting trial before its turn, because all slots are held by waiting trials."""
+        """Process the report of the waiting trial with the lowest number before its turn.
+
+        The waiting trials hold all slots, so no other trial can report.
+        """
         self.trace.out_of_order += 1
         number = min(number for number in self.running if self.trials[number].waits)
         report = self.trials[number].waits

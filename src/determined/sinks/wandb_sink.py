@@ -145,7 +145,7 @@ def _settings(wandb: Any) -> Any:
 
 
 def _sent_before(summary: dict[str, Any]) -> Known:
-    """Return the last steps that were sent, from the summary of a resumed run."""
+    """Return the last step sent for each group of metrics, from the summary of a resumed run."""
     return {
         name.removeprefix(_SENT): int(value)
         for name, value in summary.items()

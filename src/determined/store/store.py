@@ -255,7 +255,11 @@ class Store:
         return latest_checkpoints(self._database, identity, program, limit)
 
     def identities(self, program: str) -> list[str]:
-        """Return the identities under which standalone runs of a program saved checkpoints, sorted."""
+        """Return, sorted, the identities of a program's standalone runs that have checkpoints.
+
+        An identity says whose runs belong together: `latest_checkpoint='latest'` finds only checkpoints of its own
+        identity.
+        """
         from determined.store.sql.runs import identities
 
         return identities(self._database, program)

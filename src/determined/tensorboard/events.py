@@ -98,7 +98,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _bounded(tags: Sequence[str]) -> Iterator[slice]:
-    """Yield slices of tags for events of limited length, because checksum tables grow with the length."""
+    """Yield slices of tags, each short enough for one event: the checksum tables grow with the length of an event."""
     begin = size = 0
     for at, tag in enumerate(tags):
         if size + len(tag) > _EVENT_BYTES and at > begin:

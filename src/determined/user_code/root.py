@@ -31,8 +31,9 @@ def code_root(program: Program) -> CodeRoot | None:
     """Return the location of a program's code; None for a test and for code without a file.
 
     This is the project that contains a script or else its directory, the directory in which `python -m` found the
-    module, or the directory of a notebook. In a directory shared by many programs only the script and the modules that
-    were imported from the same directory belong to the program.
+    module, or the directory of a notebook. In a directory shared by many programs, or in the Python environment,
+    only the script and the modules that were imported from the same directory belong to the program; of an installed
+    package, only its own modules.
     """
     if program.file is None or program.kind == "test":
         return None

@@ -132,7 +132,10 @@ def check_path(raw: bytes) -> None:
 
 
 async def _received(receive: Receive, most: int) -> bytes:
-    """Return the body of a request, up to the limit."""
+    """Return the body of a request.
+
+    Raise `Refused` if it is longer than `most` bytes or the client leaves before its end.
+    """
     body = bytearray()
     while True:
         message = await receive()

@@ -13,7 +13,7 @@ from determined.store.store import Store
 from determined.web.connections import Connections
 from determined.web.polling.recent_answers import RecentAnswers
 from determined.web.polling.watch import Watch
-from determined.web.tables.failure_answers import FailureAnswers
+from determined.web.tables.failure_cache import FailureCache
 from determined.web.tables.search_histories import SearchHistories
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ServerState:
         self._lock = threading.RLock()
         self.recent_curves: RecentAnswers[Any] = RecentAnswers()
         self.searches = SearchHistories()
-        self.failures = FailureAnswers()
+        self.failures = FailureCache()
         self.verifications = threading.BoundedSemaphore(MOST_VERIFICATIONS)
         self._cache: CurveCache | None = None
         self._statistics: Statistics | None = None

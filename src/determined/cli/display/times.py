@@ -57,7 +57,10 @@ def ago(seconds: float | None) -> str:
 
 
 def parse_time(option: str, value: str) -> float:
-    """Return a time in RFC 3339 or as shown in tables, in seconds; without a zone it is in the displayed zone."""
+    """Return the Unix time for an option's value, in RFC 3339 or as shown in tables.
+
+    A time without a zone is in the displayed zone.
+    """
     found = _parse(value)
     if found is None:
         raise click.UsageError(f"{option} takes a time like 2026-01-31T12:00:00Z, got {value!r}")

@@ -128,7 +128,7 @@ def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
 
 
 def _workloads(store: Store, trial_id: int) -> list[Workload]:
-    """Return the workloads of a trial."""
+    """Return what a trial reported at each step: training metrics, validation metrics, checkpoint."""
     # Two queries, so that reports of other groups, which are not shown, are not read.
     reports = [*store.metrics(trial_id, "training"), *store.metrics(trial_id, "validation")]
     return workloads_of(reports, store.checkpoints(trial_id))

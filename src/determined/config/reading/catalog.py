@@ -84,7 +84,7 @@ def _walk(model: type[Block], place: Place) -> Iterator[tuple[Place, tuple[str, 
 
 
 def blocks(model: type[Block], place: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
-    """Yield a block and all blocks inside it, each with its path."""
+    """Yield a block's class and those of all blocks inside it, each with its path; `place` is the path of the first."""
     yield place, model
     for name, field in model.model_fields.items():
         for tag, inner in blocks_in(field.annotation):

@@ -110,7 +110,11 @@ def _single(text: str) -> Any:
 
 
 def _merged(old: Any, new: Any, *, free: bool) -> Any:
-    """Return maps merged recursively. Other values are replaced, also lengths such as `{epochs: 2}` unless `free`."""
+    """Return two values merged: maps recursively, otherwise the new value.
+
+    A length such as `{epochs: 2}` is replaced as a whole, unless the field is `free`: in `data` and `hyperparameters`
+    it is an ordinary map.
+    """
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     if not free and read_length(old) is not None and read_length(new) is not None:

@@ -39,7 +39,11 @@ class LogLines:
             self._output.stop(error)
 
     def note_recorded(self) -> None:
-        """Note that the chief has recorded the attempt: a rank that does not find it cannot reach it."""
+        """Note that the chief has recorded the attempt.
+
+        From now on, a rank that does not find the attempt in its store is on another machine and cannot reach the
+        store.
+        """
         self._is_recorded = not self._run.member.is_chief
 
     def begin(self, begun: BegunAttempt) -> None:

@@ -260,12 +260,12 @@ class RayEngine:
         return []
 
     def _use_group(self, number: int, shares: list[Share]) -> None:
-        """Record a granted group, or return it if it is not wanted any more or a node of it cannot be used."""
+        """Record a granted group; give it back to Ray if it is not wanted any more or a node of it cannot be used."""
         usable = all(self._nodes.is_usable(share.node) for share in shares)
         if not usable:
             self._groups.forget(number)
         if not usable or not self._groups.grant(number, shares):
-            self._return([number])
+            self._give_back([number])
 
     def _note_cluster(self, message: dict[str, Any]) -> None:
         """Record the nodes that Ray knows now."""
@@ -318,7 +318,7 @@ class RayEngine:
 
     def _finish(self, result: Exited) -> None:
         """Report the end of a job; its group is free for the next one."""
-        self._return(self._groups.finish(result.key))
+        self._give_back(self._groups.finish(result.key))
         self._events.append(result)
 
     def _kill_remaining_parts(self) -> None:
@@ -334,13 +334,16 @@ class RayEngine:
             self._refuse_node(node, problem)
 
     def _lose_jobs(self, node: str, reason: str) -> None:
-        """Report the jobs on a node as lost, after their parts on other nodes have ended, and return its groups."""
+        """Give back a lost node's groups without a job, and report its jobs as lost.
+
+        A job is reported when its parts on other nodes have ended; its group is given back then.
+        """
         # Also groups that Ray would move to another node, where they would hold slots that are not used.
-        self._return(self._groups.drop_node(node))
+        self._give_back(self._groups.drop_node(node))
         for result in self._jobs.lose_node(node, f"{self._nodes.name(node)} ({reason})", time.monotonic()):
             self._finish(result)
 
-    def _return(self, groups: list[int]) -> None:
+    def _give_back(self, groups: list[int]) -> None:
         if groups:
             self._bridge.send({"request": [], "return": groups, "exclude": []})
 
@@ -354,7 +357,7 @@ class RayEngine:
         for key in self._jobs:
             for line in (self._refusal(node, reason), *details):
                 self._warn(key, line)
-        self._return(self._groups.drop_node(node))
+        self._give_back(self._groups.drop_node(node))
         # If the remaining nodes are too small for a trial, the experiment would wait for ever.
         if (problem := self.reason_not_to_fit(self._groups.slots_each)) is not None:
             self._withdrawn = self._withdrawn or problem

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from determined.engines.ray.connecting import connect
 from determined.engines.ray.growth import grows
 from determined.engines.ray.placement import node_names
-from determined.engines.ray.refusals import published_refusals
+from determined.engines.ray.refused_nodes import published_refusals
 from determined.engines.ray.versions import versions
 
 _SECONDS_FOR_VERSIONS = 40.0

@@ -11,7 +11,7 @@ from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.experiment.runner import fail_fast, restored_trials
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.experiment.runner.trials.stop_requests import request_stop
+from determined.experiment.runner.trials.stopping import request_stop
 from determined.experiment.runner.trials.trial_values import final_decision
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
 from determined.stop_request import StopRequest

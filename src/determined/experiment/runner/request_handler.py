@@ -13,7 +13,7 @@ from determined.experiment.creation.current_config import with_settings
 from determined.experiment.runner import decisions
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.settings import settings_of
-from determined.experiment.runner.trials.stop_requests import kill_without_saving, request_stop
+from determined.experiment.runner.trials.stopping import kill_without_saving, request_stop
 from determined.stop_request import OF_USERS, StopRequest, is_stronger
 from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState

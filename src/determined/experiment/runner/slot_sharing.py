@@ -5,7 +5,7 @@ from __future__ import annotations
 from determined.experiment.runner import decisions
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.experiment.runner.trials.stop_requests import request_stop
+from determined.experiment.runner.trials.stopping import request_stop
 
 
 def share(run: RunnerState) -> None:
@@ -36,7 +36,7 @@ def _wanted(run: RunnerState) -> int:
 
 
 def _awaits_a_slot(run: RunnerState, trial: LiveTrial) -> bool:
-    """Return whether a trial at its goal occupies a slot that the trial it waits for needs."""
+    """Return whether a trial at its goal waits for another trial that has no processes and so needs a slot."""
     return any(other.process is None for other in decisions.awaited(run, trial))
 
 

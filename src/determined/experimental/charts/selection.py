@@ -31,7 +31,8 @@ def choose(
 ) -> ChosenTrials:
     """Return the given trials and those of the given experiments, at most `most` of them.
 
-    If there are more, the given trials come first, then the best ones of each experiment, in turn.
+    If there are more, the given trials come first, then the best ones of the experiments, which take turns. If the
+    given trials alone are more than `most`, the best of these are chosen in the same way.
     """
     named = {trial_id: store.experiments.trial(trial_id) for trial_id in trial_ids}
     others: dict[int, Trial] = {}

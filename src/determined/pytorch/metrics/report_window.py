@@ -44,7 +44,7 @@ class ReportWindow:
         self.batches = BatchMetrics()
 
     def mine(self) -> tuple[Columns, list[Any]]:
-        """Return this rank's part of a report: its columns and the values of its reducers."""
+        """Return this rank's part of a report: its batch metrics as columns, and the values of its reducers."""
         parts = self._reducers.per_slot(for_training=True) if self.batches else []
         return columns_of(self.batches, "train_batch()"), parts
 

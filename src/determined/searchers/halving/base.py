@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended, Reopened
-from determined.searchers.comparison import Comparison
+from determined.searchers.decision_reason import Comparison
 from determined.searchers.halving.brackets import Bracket, next_bracket
 from determined.searchers.halving.rung import WORST, Rung
 from determined.searchers.newest_validation import NewestValidation

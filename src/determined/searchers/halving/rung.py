@@ -32,7 +32,10 @@ class Rung:
 
     @property
     def expects_results(self) -> bool:
-        """Whether trials are on their way to this rung."""
+        """Whether a trial set out for this rung and its result is not counted yet.
+
+        Such a trial is on its way, or has ended and waits for its turn.
+        """
         return bool(self._waiting)
 
     def enter(self, number: int) -> None:

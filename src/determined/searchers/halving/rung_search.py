@@ -66,7 +66,11 @@ def rung_outline(
     validation_period: float | None,
     could_promote: bool,
 ) -> Outline:
-    """Return the outline of a search with rungs. `could_promote` if it stops trials, but could pause them instead."""
+    """Return the outline of a search with rungs.
+
+    `could_promote` is True if the search stops trials and can be set to pause them instead; with few slots that is
+    suggested.
+    """
     plan = _merged_plan(brackets, settings.divisor)
     # With fewer slots than the divisor, too few trials are at a rung at the same time for a comparison.
     suggested = could_promote and len(plan) > 1 and slots is not None and slots <= settings.divisor

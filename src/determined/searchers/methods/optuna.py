@@ -61,7 +61,7 @@ class OptunaSearch(Method):
         return Outline(self.max_trials, self.max_concurrent_trials)
 
     def _brackets(self) -> list[Bracket]:
-        """Return the single bracket; empty if trials run to their own end."""
+        """Return the single bracket, or none if `max_time` is not set: then no trial is stopped early."""
         if self.max_time is None:
             return []
         # No more rungs than the number of trials can fill.

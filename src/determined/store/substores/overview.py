@@ -219,7 +219,10 @@ class Overview:
         return [RequestRow(*row) for row in found]
 
     def checkpoint_uses(self, trial_ids: Collection[int]) -> CheckpointUses:
-        """Return who uses the checkpoints of these trials."""
+        """Return the uses of checkpoints of these trials, by checkpoint id.
+
+        A use is a trial that uses the checkpoint, or a model version that names it.
+        """
         users: dict[str, list[str]] = {}
         registered: dict[str, list[str]] = {}
         for trial_id in sorted(trial_ids):

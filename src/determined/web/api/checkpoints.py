@@ -180,6 +180,6 @@ def checkpoint_rows(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> li
 
 
 def _parts(row: StoredCheckpoint, key: str) -> list[str]:
-    """Return the parts of the state that the metadata list under `key`."""
+    """Return the list that the metadata hold under `key`, as texts; empty if there is none."""
     parts: Any = row.metadata.get(key)
     return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -49,7 +49,11 @@ class Leaderboard:
     entries: list[Entry]
 
     def fields(self) -> list[Field[Entry]]:
-        """Return the columns; those shown in pipes are Determined's, in its order."""
+        """Return the columns.
+
+        In pipes only the columns of the original Determined are shown by default, in its order, because scripts rely on
+        them.
+        """
         measured: list[Field[Entry]] = []
         if self.metric is not None:
             measured = [

@@ -41,7 +41,7 @@ class GpuHolder:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why the GPUs of a node cannot be used."""
+    """The reason why the GPUs of a node cannot be used, returned in place of their names."""
 
     text: str
 

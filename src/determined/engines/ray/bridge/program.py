@@ -31,7 +31,7 @@ from determined.engines.ray.encoding import encode_event
 from determined.engines.ray.growth import grows
 from determined.engines.ray.jobs import KILLED
 from determined.engines.ray.placement import Share, node_names
-from determined.engines.ray.refusals import publish_refusals
+from determined.engines.ray.refused_nodes import publish_refusals
 
 _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
@@ -122,7 +122,10 @@ class _Bridge:
                     self._actors.tell(node, command)
 
     async def _start_at_a_port(self, job: dict[str, Any], parts: list[dict[str, Any]]) -> None:
-        """Start a job whose ranks meet at a free port of its first node, then pass on commands that came meanwhile."""
+        """Start a job whose ranks meet at a free port of its first node, then pass on commands that came meanwhile.
+
+        Without a port, because the node was lost, report that the job was not started.
+        """
         port = await self._actors.free_port(parts[0]["node"], parts[0]["actor"])
         delayed = self._delayed.pop(job["key"])
         if port is None:

@@ -11,7 +11,7 @@ from determined.experiment.runner.reports import read_reports
 from determined.experiment.runner.runner_state import RunnerState
 from determined.experiment.runner.trials import exit_classification
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.experiment.runner.trials.stop_requests import request_stop
+from determined.experiment.runner.trials.stopping import request_stop
 from determined.experiment.runner.trials.timeouts import Timeouts
 from determined.searchers.base import Validated
 from determined.stop_request import OF_USERS

@@ -42,7 +42,10 @@ class ResumePoints:
         self._thread: threading.Thread | None = None
 
     def is_known(self, trial: LiveTrial) -> bool:
-        """Return whether the newest undamaged checkpoint of a trial is known; begin to look for it if that is due."""
+        """Return whether the newest undamaged checkpoint of a trial is known.
+
+        The first call starts the search, and waits for it briefly if no other search is running.
+        """
         found = self._asked.get(_key(trial))
         if found is None:
             is_busy = any(not other.done() for other in self._asked.values())

@@ -1,4 +1,4 @@
-"""`FailureAnswers`: the failures that were shown last, which most changes of the store do not change."""
+"""`FailureCache`: the failures that were shown last, which most changes of the store do not change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from determined.experiment.failures import KnownFailures
 _MOST = 8  # experiments
 
 
-class FailureAnswers:
-    """Failures by experiment, or of all, the least recently used first."""
+class FailureCache:
+    """Failures by experiment, or of the newest ones (None), the least recently used first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

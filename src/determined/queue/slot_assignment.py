@@ -11,7 +11,7 @@ from determined.queue.schedule import Demand, grants
 from determined.store.databases.location import shown
 
 
-class SlotShares:
+class SlotAssignment:
     """The slots of the queue. A slot is locked against other processes of this user while an experiment has it."""
 
     def __init__(self, slots: Slots, store_place: str) -> None:
