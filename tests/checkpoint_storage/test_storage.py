@@ -180,9 +180,9 @@ def test_a_root_that_all_users_may_write_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "open"
     root.mkdir()
     root.chmod(0o777)
-    with pytest.raises(InvalidConfigurationException, match="everybody"):
+    with pytest.raises(InvalidConfigurationException, match="all users of this machine"):
         DirectoryStorage(root).probe()
-    with pytest.raises(InvalidConfigurationException, match="everybody"):
+    with pytest.raises(InvalidConfigurationException, match="all users of this machine"):
         DirectoryStorage(root).stage("one")
     root.chmod(0o1777)  # as /tmp: users cannot change each other's files
     DirectoryStorage(root).probe()

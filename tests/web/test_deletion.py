@@ -40,6 +40,7 @@ PATHS = [
     "/api/trials/{trial}/profile?key=gpu/load",
     "/api/trials/{trial}/moment?key=training/loss&x=1",
     "/api/logs?experiment={experiment}",
+    "/api/logs/file?experiment={experiment}",
     "/api/compare?trials={trial}",
     "/api/failures",
     "/api/failures?experiment={experiment}",

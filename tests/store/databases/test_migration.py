@@ -60,7 +60,7 @@ def test_all_rows_are_still_there(old_place: str) -> None:
     )
     assert (newest.id, newest.name, newest.state, newest.archived) == (2, "other.py", "PAUSED", False)
     (trial,) = store.experiments.trials(1)
-    assert (trial.hparams, trial.phase, trial.progress, trial.steps_completed) == ({"lr": 0.5}, "training", 0.5, 5)
+    assert (trial.hparams, trial.phase, trial.progress, trial.steps_completed) == ({"lr": 0.5}, "training", 1.0, 5)
     assert (trial.latest_checkpoint, trial.started, trial.best) == ("c", 2000.0, None)
     assert [(run.trial_id, run.parent_id, run.attempt.number) for run in store.runs()] == [(2, 1, 1), (1, None, 2)]
     assert [(row.steps_completed, row.rank) for row in store.metrics(1, archived=True)] == [(5, 0), (6, 0)]

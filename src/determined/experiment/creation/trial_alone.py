@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from determined.config.hyperparameters import Const, leaves, nest
+from determined.config.hyperparameters import is_fixed, leaves, nest
 from determined.config.registry.search_methods import one_trial_method
 from determined.config.secrets.masked_settings import masked_settings
 from determined.config.secrets.masking import MASK, mask_secrets
@@ -47,7 +47,7 @@ def _chosen(experiment: Experiment, trial: Trial) -> Iterator[tuple[tuple[str, .
         return
     for path, leaf in space:
         try:
-            if not isinstance(leaf, Const):
+            if not is_fixed(leaf):
                 yield path, _at(trial.hparams, path)
         except (KeyError, TypeError):  # a trial of a continued experiment may have been created without it
             continue
