@@ -30,11 +30,11 @@ from typing import Any, NoReturn
 import psutil
 
 from determined.engines.command import Module, Script, as_argv
-from determined.engines.kernel import signal_when_parent_ends
 from determined.engines.warm import job, messages
 from determined.engines.warm.fork_compatibility import needs_fresh_interpreter, read_at_start
 from determined.engines.warm.job import WarmFacts
 from determined.engines.warm.job_request import JobRequest
+from determined.kernel import signal_when_parent_ends
 from tests.helpers import shown_process
 from tests.helpers.sibling import fork_sibling
 

@@ -109,6 +109,7 @@ def open_run(
     distributed = _checked_distributed(distributed, described)
     show_levels()
     _print_stack_on_sigusr1()
+    _end_with_torchrun()
     # Detached runs are ended by `core_v2`.
     if detached is None:
         end_earlier_runs()
@@ -280,6 +281,18 @@ def _searcher_length(info: ClusterInfo, *, standalone: bool) -> Length | None:
             {searcher.time_metric: searcher.max_time} if known else searcher.max_time, "searcher.max_time"
         )
     return Length(1, "epochs") if standalone else None
+
+
+def _end_with_torchrun() -> None:
+    """Let the kernel kill this process if torchrun, which started it, is killed.
+
+    Otherwise it would train on, and the next start of the program would have to begin from scratch.
+    """
+    # Not under the launchers of this library, which end their workers themselves.
+    if "TORCHELASTIC_RUN_ID" in os.environ and "DET_RUNNER" not in os.environ:
+        from determined.kernel import signal_when_parent_ends  # imports ctypes
+
+        signal_when_parent_ends(signal.SIGKILL)
 
 
 def _print_stack_on_sigusr1() -> None:

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from determined.engines.kernel import become_subreaper, signal_when_parent_ends
 from determined.engines.processes import tree
+from determined.kernel import become_subreaper, signal_when_parent_ends
 
 _SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device in the kernel
 

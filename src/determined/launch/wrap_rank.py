@@ -7,7 +7,6 @@ RANK is a number, or names of environment variables separated by commas, of whic
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -16,13 +15,13 @@ import threading
 import time
 from collections.abc import Mapping
 
+from determined.kernel import signal_when_parent_ends
 from determined.output_lines import LineSplitter, SplitLine
 
 _BLOCK = 64 * 1024  # the capacity of a pipe on Linux; a longer line is split
 # The command has its own process group, so that signals to the group of this process do not reach it directly.
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _GRACE_SECONDS = 3.0  # between the forwarded signal and SIGKILL after the launcher has exited
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +37,7 @@ def main(arguments: list[str]) -> int:
     rank = find_rank(arguments[0], os.environ)
     parent = os.getppid()
     # SIGTERM: this process still has to end the command.
-    _die_with_parent(signal.SIGTERM)
+    signal_when_parent_ends(signal.SIGTERM)
     pipe = subprocess.PIPE if redirect else None
     # In a separate process group: a signal to our group must not reach the command twice, directly and forwarded.
     process = subprocess.Popen(
@@ -111,16 +110,7 @@ def _become_worker() -> None:
     # SIGUSR1 requests a stack dump. Ignored by default, because it would kill programs that have no handler for it.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     # SIGKILL, since no process is left that could forward a signal or kill it later.
-    _die_with_parent(signal.SIGKILL)
-
-
-def _die_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel (Linux only) to send this process `number` when its parent ends.
-
-    So no worker outlives its launcher.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    signal_when_parent_ends(signal.SIGKILL)
 
 
 if __name__ == "__main__":

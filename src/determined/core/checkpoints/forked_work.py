@@ -10,7 +10,6 @@ and is killed when the parent ends. A child that hangs in spite of this is detec
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import logging
@@ -24,8 +23,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-# From <linux/prctl.h>; Python has no name for it.
-_PR_SET_PDEATHSIG = 1
+from determined.kernel import signal_when_parent_ends
+
 # Short enough to notice a canceled upload soon, and rare enough to cost nothing.
 _SECONDS_BETWEEN_POLLS = 0.5
 # A child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not.
@@ -129,7 +128,6 @@ class ForkedWork:
 
 def fork(work: Callable[[], None]) -> ForkedWork:
     """Start `work` in a forked child."""
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork, because the child must not load libraries
     parent = os.getpid()
     reading, writing = os.pipe()
     # All signals stay blocked in the child: no handler of the program may run there, not even between two lines of this
@@ -143,7 +141,7 @@ def fork(work: Callable[[], None]) -> ForkedWork:
             pid = os.fork()
         if pid == 0:
             try:
-                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                signal_when_parent_ends(signal.SIGKILL)
                 # Otherwise the parent ended before the kernel was asked to send a signal for that.
                 if os.getppid() == parent:
                     _run_in_child(work, writing)

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from determined.engines.command import Program, as_argv
-from determined.engines.kernel import become_subreaper, signal_when_parent_ends
 from determined.engines.warm import libraries, program
 from determined.engines.warm.fork_compatibility import needs_fresh_interpreter, python_path
 from determined.engines.warm.job_request import JobRequest
+from determined.kernel import become_subreaper, signal_when_parent_ends
 from determined.stack_dumps import print_stacks_on
 
 # When memory is short, the kernel must kill a job rather than the runner, whose score is 0.

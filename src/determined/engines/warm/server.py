@@ -29,11 +29,11 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from determined.engines.kernel import become_subreaper, signal_when_parent_ends, use_huge_pages
 from determined.engines.processes import children, tree
 from determined.engines.warm import messages
 from determined.engines.warm.fork_compatibility import read_at_start
 from determined.engines.warm.job import WarmFacts, run_job
+from determined.kernel import become_subreaper, signal_when_parent_ends, use_huge_pages
 
 # Modules that a training imports before or soon after its first batch, determined by observing what forks still had to
 # import.

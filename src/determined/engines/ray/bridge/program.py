@@ -22,7 +22,6 @@ from typing import Any, NoReturn
 import ray
 
 from determined.engines.base import Event, Exited, Line
-from determined.engines.kernel import signal_when_parent_ends
 from determined.engines.ray.bridge.actors import NodeActors
 from determined.engines.ray.bridge.groups import PlacementGroups
 from determined.engines.ray.bridge.runner_connection import RunnerConnection
@@ -32,6 +31,7 @@ from determined.engines.ray.growth import grows
 from determined.engines.ray.jobs import KILLED
 from determined.engines.ray.placement import Share, node_names
 from determined.engines.ray.refused_nodes import publish_refusals
+from determined.kernel import signal_when_parent_ends
 
 _SECONDS_BETWEEN_NODES = 1.0  # between looks at the nodes of the cluster
 # Ray itself tries to reach a lost head for a minute, and ends this process then. Trials need that time to save.
