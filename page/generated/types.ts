@@ -18,7 +18,8 @@
 // GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
 // GET /api/trials/{trial_id}/moment?key=&axis=&x=&time= -> Moment
 // GET /api/logs?trial=&experiment=&trials=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
-// GET /api/logs/file?trial=&experiment= -> a file
+// GET /api/trials/{trial_id}/log -> a file
+// GET /api/experiments/{experiment_id}/log -> a file
 // GET /api/compare?trials= -> Comparison
 // GET /api/experiments/{experiment_id}/decisions -> Decisions
 // GET /api/failures?experiment= -> Failures

@@ -154,8 +154,8 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
     assert runner.stdout is not None
     fork = None
     try:
-        word, _, directory = runner.stdout.readline().split()
-        assert word == "ready"
+        # On a busy machine torch may print a warning first.
+        directory = next(line for line in runner.stdout if line.startswith("ready ")).split()[-1]
         engine = psutil.Process(runner.pid)
         # The fork; warm; program, two loader workers, sleep; shell, two sleeps: those of the shell may start a moment
         # later.

@@ -325,16 +325,16 @@ def test_a_log_is_downloaded_as_text(site: Site, store: Store, monkeypatch: pyte
     long = "y" * 100_000
     for number, text in enumerate(["a", HOSTILE[6], long, "d"]):
         store.write([LogRow(trial, 1, 2, number, "stdout", text, 100.0 + number, None) for trial in trials])
-    answer = site.ask("GET", f"/api/logs/file?trial={trials[1]}", site.bearer)
+    answer = site.ask("GET", f"/api/trials/{trials[1]}/log", site.bearer)
     assert answer.headers["content-disposition"] == f'attachment; filename="trial_{trials[1]}_log.txt"'
     time = "1970-01-01T00:01:4{}.000+00:00"
     lines = [f"[{time.format(number)}] [rank=2] {text}" for number, text in enumerate(["a", "?", long, "d"])]
     assert re.sub(r"\\\\?ud800 half", "?", answer.text).splitlines() == lines
-    both = site.ask("GET", f"/api/logs/file?experiment={lease.experiment_id}", site.bearer).text.splitlines()
+    both = site.ask("GET", f"/api/experiments/{lease.experiment_id}/log", site.bearer).text.splitlines()
     assert both[:2] == [f"[{time.format(0)}] [trial {trial}] [rank=2] a" for trial in trials]
     assert len(both) == 8
-    for wrong, status in (("", 422), ("?trial=1&experiment=1", 422), ("?trial=77", 404), ("?experiment=77", 404)):
-        assert site.ask("GET", f"/api/logs/file{wrong}", site.bearer).status_code == status
+    for unknown in ("/api/trials/77/log", "/api/experiments/77/log"):
+        assert site.ask("GET", unknown, site.bearer).status_code == 404
 
 
 def test_the_log_of_an_experiment_is_limited_to_some_trials(site: Site, store: Store) -> None:

@@ -159,7 +159,7 @@ export function LogView({ place, name }: { place: Place; name?: (trial: number) 
         <span>{formatCount(loaded?.lines.length ?? 0)} lines</span>
         {at !== null && <button class="plain" onClick={() => setParams({ at: null })}>To the newest lines</button>}
         {!loaded?.newer && <span>{following ? "following" : "not following: scroll to the end to follow"}</span>}
-        <span class="end"><Download path={withQuery("/api/logs/file", { trial: place.trial, experiment: place.experiment })} label="Download the log" title="All lines, without the filters" /></span>
+        <span class="end"><Download path={place.trial === undefined ? `/api/experiments/${place.experiment}/log` : `/api/trials/${place.trial}/log`} label="Download the log" title="All lines, without the filters" /></span>
       </div>
     </section>
   );

@@ -1,13 +1,13 @@
-"""`/api/logs/file`: the complete log of a trial or of all trials of an experiment as a text file."""
+"""`/api/trials/{id}/log` and `/api/experiments/{id}/log`: complete logs as text files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.exceptions import HTTPException
 
 from determined.store.records import Log, LogFilter
 from determined.store.sql.logs import LogRange
@@ -17,22 +17,30 @@ from determined.web.state import reading
 
 router = APIRouter(route_class=Route)
 
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}  # for the OpenAPI document
 _PAGE = 5000  # lines that are read at once, which bounds the memory for a log of any length
 
 
-@router.get("/api/logs/file", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-def log_file(request: Request, trial: Id | None = None, experiment: Id | None = None) -> Response:
-    """Return all lines of a log, with their times in UTC, in the order in which they reached the store."""
-    if (trial is None) == (experiment is None):
-        raise HTTPException(422, "name either a trial or an experiment")
+@router.get("/api/trials/{trial_id}/log", response_class=Response, responses=_TEXT)
+def log_of_trial(request: Request, trial_id: Id) -> Response:
+    """Return all lines of the log of a trial, with their times in UTC."""
     with reading(request) as store:
-        if trial is not None:
-            store.experiments.trial(trial)
-        elif experiment is not None:
-            store.experiments.get(experiment)
-    name = f"experiment_{experiment}_log.txt" if trial is None else f"trial_{trial}_log.txt"
+        store.experiments.trial(trial_id)
+    return _file(request, LogRange(trial_id=trial_id), f"trial_{trial_id}_log.txt")
+
+
+@router.get("/api/experiments/{experiment_id}/log", response_class=Response, responses=_TEXT)
+def log_of_experiment(request: Request, experiment_id: Id) -> Response:
+    """Return all lines of the logs of an experiment's trials, in the order in which they reached the store."""
+    with reading(request) as store:
+        store.experiments.get(experiment_id)
+    return _file(request, LogRange(experiment_id=experiment_id), f"experiment_{experiment_id}_log.txt")
+
+
+def _file(request: Request, which: LogRange, name: str) -> Response:
+    """Return the answer that a browser saves as a text file."""
     return StreamingResponse(
-        _text(request, LogRange(trial_id=trial, experiment_id=experiment)),
+        _text(request, which),
         media_type="text/plain; charset=utf-8",
         headers={"content-disposition": f'attachment; filename="{name}"'},
     )
