@@ -48,6 +48,7 @@ def test_a_trial_over_two_hosts(cluster: RayCluster, make_search: MakeSearch, lo
     assert sorted(names or ()) == ["first-host", "second-host"]
 
 
+@pytest.mark.thorough
 def test_an_unplugged_host(cluster: RayCluster, make_search: MakeSearch, tmp_path: Path) -> None:
     """The last test of this cluster: the second host is not connected again before its processes have ended."""
     local = Search(tmp_path / "local", MODEL, SLOW)
