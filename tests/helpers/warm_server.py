@@ -101,6 +101,10 @@ def _run(request: dict[str, Any], streams: list[int], facts: WarmFacts, director
     command = _command(request["argv"], environment, request["directory"], directory)
     if warm_children.may_start_others(request["argv"][1:]):
         warm_children.prepare(facts, directory)
+    if request["controlling_terminal"]:
+        # `run_job` calls it first, and a session cannot be created twice. Not before the zygote was forked, whose
+        # children need sessions of their own: Ctrl-C on the terminal would interrupt trials.
+        vars(os)["setsid"] = lambda: None
     run_job(JobRequest(command, environment, request["directory"]).encode(), (stdout, stderr), facts)
 
 
@@ -108,7 +112,6 @@ def _control_terminal() -> None:
     """Make the terminal on standard input the controlling terminal of a new session."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    vars(os)["setsid"] = lambda: None  # `run_job` calls it first, and a session cannot be created twice
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:
