@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 TARGET = REPOSITORY / "docs" / "images"
 EXAMPLE = REPOSITORY / "examples" / "mnist_pytorch"
 DET = [sys.executable, "-m", "determined.cli"]
-COLUMNS = "id,name,state,best,hp.learning_rate,hp.n_filters1,progress,duration"
+COLUMNS = "id,name,state,best,learning_rate,n_filters1,progress,duration"
 
 
 def main() -> None:
