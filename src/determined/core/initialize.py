@@ -172,7 +172,7 @@ def open_run(
 
 
 class _Services(NamedTuple):
-    """What a run writes to; the sinks are those of the chief. `facts` are the same on all ranks."""
+    """The storage and the sinks of a run. Only the chief has sinks; `facts` are the same on all ranks."""
 
     facts: RunFacts
     storage: CheckpointStorage

@@ -25,8 +25,8 @@ from determined.store.store import Store
 
 FileState = tuple[int, ...]
 
-# A store that cannot be written is copied again after a change, but not before so many bytes a second could have been
-# copied since: the copies of a large store that changes all the time would keep the machine busy.
+# The maximum rate at which a store that cannot be written is copied after changes: without it the copies of a large
+# store that changes all the time would keep the machine busy.
 _COPIED_BYTES_A_SECOND = 10e6
 
 

@@ -18,6 +18,6 @@ def share_memory_between_threads() -> None:
 
 
 def give_back_memory() -> None:
-    """Return free memory to the system. By itself glibc returns only the memory at the end of the heap."""
+    """Return free memory to the system. Without it glibc returns only the end of the heap."""
     with contextlib.suppress(*_WITHOUT_GLIBC):
         ctypes.CDLL(None).malloc_trim(0)

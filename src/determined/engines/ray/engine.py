@@ -39,7 +39,7 @@ _MOST_MESSAGES = 1000  # that are handled together: new ones may arrive as fast 
 
 @dataclass(frozen=True)
 class NodeData:
-    """What nodes need to run jobs. `setup` names a `NodeSetup` (`module:Class`), which gets `data`."""
+    """The data that nodes need to run jobs. `setup` names a `NodeSetup` (`module:Class`), which gets `data`."""
 
     key: str  # of the experiment, for the names of directories and placement groups
     setup: str

@@ -27,7 +27,7 @@ from determined.engines.ray.placement import Share, group_name, shares_of
 T = TypeVar("T")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.25  # seconds between looks at groups that Ray has not granted
-_SECONDS_FOR_HEAD = 60.0  # so long Ray itself tries to reach a lost head, and then ends this process
+_SECONDS_FOR_HEAD = 60.0  # the time for which Ray tries to reach a lost head before it ends this process
 _SECONDS_FOR_HOLDERS = 60.0  # a worker process of Ray starts within seconds
 
 
